@@ -15,9 +15,16 @@ from dlsched.db.records import Event
 from dlsched.protocol import leader
 from dlsched.protocol.ledger import Run
 from dlsched.protocol.messages import GpuId, NodeName, StopReason
+from dlsched.rpc.v1 import node_pb2
 from dlsched.system.clock import boottime, wall
 
 log = logging.getLogger("dlsched.daemon")
+
+
+def _faults(use: node_pb2.GpuUse) -> list[str]:
+    """What is wrong with a GPU; a foreign process, which a node tells last, is no fault of it."""
+    told = use.problem.split("; ") if use.problem else []
+    return told[:-1] if use.foreign else told
 
 
 class GpuFaults:
@@ -26,23 +33,25 @@ class GpuFaults:
     def __init__(self, driver: LeaderDriver, settings: Callable[[], FaultsSection]) -> None:
         """Know of none; `settings` returns the section that is in force now."""
         self._driver, self._settings = driver, settings
-        self._known: dict[NodeName, dict[GpuId, str]] = {}
+        self._known: dict[NodeName, dict[GpuId, list[str]]] = {}
 
     def note(self, name: NodeName, described: Described) -> None:
         """Take what a node reports of its GPUs."""
-        bad = [use for use in described.uses.values() if use.problem and not use.foreign]
         known = self._known.get(name, {})
-        now = {GpuId(use.uuid): use.problem for use in bad}
+        now = {GpuId(use.uuid): _faults(use) for use in described.uses.values()}
         if now == known:
             return
         self._known[name] = now
-        news = {gpu: why for gpu, why in now.items() if known.get(gpu) != why}
-        usable = {GpuId(use.uuid) for use in bad if use.usable}
+        news = {
+            gpu: [each for each in faults if each not in known.get(gpu, ())]
+            for gpu, faults in now.items()
+        }
+        usable = {GpuId(use.uuid) for use in described.uses.values() if use.usable}
         index_of = {gpu.uuid: gpu.index for gpu in described.facts.gpus}
         for run in self._driver.committed.runs_on(name):
-            mine = [gpu for gpu in run.members[name].gpus if gpu in news]
+            mine = [gpu for gpu in run.members[name].gpus if news.get(gpu)]
             for gpu in mine:
-                text = f"GPU {index_of.get(gpu, gpu)} of {name}: {news[gpu]}"
+                text = f"GPU {index_of.get(gpu, gpu)} of {name}: {'; '.join(news[gpu])}"
                 self._tell(run, name, text)
                 log.warning("event=gpu-fault run=%s text=%r", run.key, text)
             if not usable.issuperset(mine):

@@ -74,7 +74,9 @@ def _view(cluster: Cluster, name: NodeName) -> control_pb2.NodeView:
             f"not heard for {ago:.0f} s" if ago is not None else "not heard by this leader yet"
         )
     more = [cluster.refusal(name, boottime()), cluster.fencing.words(name)]
-    more += [words for words, _ in cluster.mismatches(name) if words not in view.why]
+    more += [words for words, _ in cluster.mismatches(name)]
+    more += _faulty_gpus(cluster, name, described)
+    more = [words for words in more if words not in view.why]
     view.why = "; ".join(filter(None, (view.why, *more)))
     if described is not None:
         facts = described.facts
@@ -91,6 +93,18 @@ def _view(cluster: Cluster, name: NodeName) -> control_pb2.NodeView:
         if described is not None:
             _measured(view.devices[-1], described)
     return view
+
+
+def _faulty_gpus(cluster: Cluster, name: NodeName, described: Described | None) -> list[str]:
+    """The GPUs of a node that get no job because of a fault, each with what is wrong with it."""
+    if described is None:
+        return []
+    index_of = {gpu.uuid: gpu.index for gpu in described.facts.gpus}
+    return [
+        f"GPU {index_of[gpu]}: {described.uses[gpu].problem}"
+        for gpu in sorted(cluster.unhealthy.get(name, ()), key=lambda gpu: index_of.get(gpu, 0))
+        if gpu in described.uses and gpu in index_of and described.uses[gpu].problem
+    ]
 
 
 def _held_on(cluster: Cluster, name: NodeName, runs: Iterable[Run]) -> tuple[float, int]:
@@ -293,5 +307,15 @@ def _change(
         at=now,
         by_at=by_at,
     )
-    line = f"node {name}: drains{held}" if kind == "drain" else f"node {name}: takes runs again"
+    if kind == "drain":
+        line = f"node {name}: drains{held}"
+    else:
+        line = f"node {name}: takes runs again{_still_reported(cluster, name)}"
     return [leader.AttachAsked(boottime(), (change, note))], line
+
+
+def _still_reported(cluster: Cluster, name: NodeName) -> str:
+    """Faults for which a node's next report drains it again, as the end of a sentence."""
+    described = cluster.agents.described.get(name)
+    faults = "; ".join(described.faults) if described is not None else ""
+    return f", until its agent reports once more: {faults}" if faults else ""

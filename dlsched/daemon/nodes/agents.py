@@ -31,6 +31,7 @@ class Described:
         self.facts = facts
         self.recalled = recalled  # from the database: the node has not reported it to this process
         self.uses: dict[str, node_pb2.GpuUse] = {}
+        self.faults: tuple[str, ...] = ()  # why it is drained at every report
         self.heard_at = boottime()
 
 
@@ -81,7 +82,7 @@ class Agents:
                 known = self.described[name] = Described(message.facts)
             known.facts, known.recalled = message.facts, False
         if known is not None:
-            known.heard_at = boottime()
+            known.heard_at, known.faults = boottime(), tuple(message.faults)
             for use in message.uses:
                 known.uses[use.uuid] = use
         return news

@@ -109,12 +109,10 @@ def gpu_uses(gpus: GpuWatch) -> list[node_pb2.GpuUse]:
     """Return how busy, how full and how healthy each GPU is now."""
     found = []
     for uuid, state in gpus.states.items():
+        reasons = (gpus.why.get(uuid), state.misused, state.slow, gpus.foreign.get(uuid))
         use = node_pb2.GpuUse(
             uuid=uuid,
-            problem=gpus.why.get(uuid, "")
-            or gpus.foreign.get(uuid, "")
-            or state.misused
-            or state.slow,
+            problem="; ".join(filter(None, reasons)),
             foreign=uuid in gpus.foreign,
             usable=uuid not in gpus.why,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 
@@ -30,6 +31,14 @@ class Driven(LocalCluster):
         new = self.folder / f"{name}.driver.new"
         new.write_text(f"gpus 2\n{text}\n")
         new.rename(self.folder / f"{name}.driver")
+
+    def until_well(self, name: str) -> None:
+        """Wait until the driver has no fault of a node's GPUs."""
+        self.driver_says(name, "")
+        eventually(
+            "its GPUs are well",
+            lambda: all(gpu.state == "free" for gpu in self.node(name).devices),
+        )
 
     def _agent_settings(self, name: str) -> dict[str, object]:
         found = super()._agent_settings(name)
@@ -132,7 +141,6 @@ def test_an_error_of_the_program_is_told_and_is_the_job_s_own_failure(driven: Dr
 
 
 def test_slow_clocks_are_told_and_take_no_gpu_away(driven: Driven) -> None:
-    # of a GPU with an error of a program, as one test before, only this is told for a minute
     job = driven.submit("sleep 600", nodelist="n1", gpus="2")
     where = driven.until(job, "RUNNING")
     driven.driver_says("n1", "slow 1 64\nslow 0 128")
@@ -140,6 +148,31 @@ def test_slow_clocks_are_told_and_take_no_gpu_away(driven: Driven) -> None:
     assert driven.job(job).state == "RUNNING"
     assert where.nodes == ("n1",)
     driven.cli("cancel", str(job))
+    driven.until(job, "CANCELLED")
+    driven.driver_says("n1", "")
+
+
+def test_all_that_is_wrong_with_a_gpu_is_told_and_each_of_it_once(driven: Driven) -> None:
+    driven.until_well("n1")
+    job = driven.submit("sleep 600", nodelist="n1", gpus="2", requeue="no")
+    driven.until(job, "RUNNING")
+    program = "xid 1 31\nxid 1 31\n"  # the driver tells each line once; one may be told already
+    driven.driver_says("n1", program)
+    eventually("the error is told", lambda: "GPU 1 of n1: Xid 31" in _faults(driven, job))
+    driven.driver_says("n1", f"{program}slow 1 64")
+    eventually("slow clocks, too", lambda: "GPU 1 of n1: slowed down" in _faults(driven, job))
+    foreign = f"process 1 {os.getpid()} 5"
+    driven.driver_says("n1", f"{program}slow 1 64\n{foreign}\necc 1 7")
+    eventually("and the fault", lambda: "7 uncorrected ECC errors" in _faults(driven, job))
+    told = _faults(driven, job)
+    assert [told.count(words) for words in ("Xid 31", "slowed down", "ECC")] == [1, 1, 1]
+    shown = driven.node("n1").devices[1].reason or ""
+    for words in ("7 uncorrected ECC errors", "Xid 31", "slowed down", "foreign process"):
+        assert words in shown
+    assert "GPU 1: 7 uncorrected ECC errors" in driven.cli("nodes", "-R")
+    driven.cli("cancel", str(job))
+    driven.until(job, "CANCELLED")
+    driven.driver_says("n1", "")
 
 
 def test_a_fault_that_needs_a_boot_drains_the_node_with_its_reason(driven: Driven) -> None:
@@ -153,3 +186,7 @@ def test_a_fault_that_needs_a_boot_drains_the_node_with_its_reason(driven: Drive
     unhealthy = [gpu.index for gpu in driven.node("n2").devices if gpu.state == "unhealthy"]
     assert unhealthy == [0]  # an application's Xid, on GPU 1, is no fault
     driven.cli("cancel", str(job))
+    driven.until(job, "CANCELLED")
+    resumed = driven.cli("resume-node", "n2")
+    assert "until its agent reports once more: GPU 0: Xid 79: fell off the bus" in resumed
+    eventually("it is drained again", lambda: driven.node("n2").state == "drained")
