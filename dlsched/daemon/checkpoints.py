@@ -21,7 +21,7 @@ from dlsched.daemon.leader_driver import LeaderDriver, LedgerFollower
 from dlsched.db.checkpoints import DELETED, DOOMED, HELD, CheckpointsMarked, RegisteredCheckpoint
 from dlsched.db.reading.filters import Filter
 from dlsched.db.records import CheckpointCommitted, JobSpec
-from dlsched.protocol.ledger import Attach, Job, Run, Write
+from dlsched.protocol.ledger import Changes, Job, Run
 from dlsched.protocol.messages import JobId
 from dlsched.rpc.v1 import control_pb2
 from dlsched.system.clock import boottime, wall
@@ -55,22 +55,21 @@ class Checkpoints(LedgerFollower):
         for job, (source, path) in term.loaded.borrowed.items():
             self._hold(job, source, path)
 
-    def reserved(self, writes: Sequence[Write]) -> None:
+    def reserved(self, changes: Changes) -> None:
         """Hold files as soon as it is decided that a job begins at them."""
-        for write in writes:
-            row = write.row if isinstance(write, Attach) else None
-            if isinstance(row, CheckpointCommitted) and row.source is not None:
-                self._hold(row.job, row.source, row.path)
-            elif isinstance(row, CheckpointsMarked) and row.state == DOOMED:
-                self._doomed.update(dict.fromkeys(row.paths))
+        for saved in changes.of(CheckpointCommitted):
+            if saved.source is not None:
+                self._hold(saved.job, saved.source, saved.path)
+        for marked in changes.of(CheckpointsMarked):
+            if marked.state == DOOMED:
+                self._doomed.update(dict.fromkeys(marked.paths))
                 while len(self._doomed) > REMEMBERED:
                     self._doomed.pop(next(iter(self._doomed)))
 
-    def committed(self, changed: set[JobId], writes: Sequence[Write]) -> None:
+    def committed(self, changed: set[JobId], changes: Changes) -> None:
         """Let files go when no row of their holder stands for them any more."""
-        for write in writes:
-            row = write.row if isinstance(write, Attach) else None
-            if not isinstance(row, CheckpointsMarked) or row.state in HELD:
+        for row in changes.of(CheckpointsMarked):
+            if row.state in HELD:
                 continue
             source = self._source.get(row.job)
             if source is not None and self._held[source][row.job] in row.paths:

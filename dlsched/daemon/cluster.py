@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from google.protobuf.json_format import ParseDict
 
@@ -40,16 +40,16 @@ from dlsched.daemon.short_tasks.exchange import TaskLists
 from dlsched.daemon.site_rules.partition_access import PartitionAccess
 from dlsched.daemon.tenants import Tenants, configured
 from dlsched.daemon.writer import TermBegun
-from dlsched.db.contents import ContentGiven
-from dlsched.db.records import Drained, Event, HoldChanged, TenantsConfigured
+from dlsched.db.records import Drained, Event, TenantRemoved, TenantsConfigured, TenantSet
+from dlsched.db.speeds import SpeedsForgotten, SpeedsSet
 from dlsched.protocol import messages as m
 from dlsched.protocol import rules
-from dlsched.protocol.ledger import Attach, MemberOver, NodeStatus, RegisterNode, Restart, Write
+from dlsched.protocol.ledger import Changes, MemberOver, NodeStatus, RegisterNode, Restart
 from dlsched.rpc.v1.node_pb2 import NodeFacts
 from dlsched.system.clock import boottime, wall
 
 log = logging.getLogger("dlsched.daemon")
-_OF_JOBS = (Event, HoldChanged, ContentGiven)  # rows of which a large submission has one a job
+_FOLLOWED = (SpeedsSet, SpeedsForgotten, TenantSet, TenantRemoved, TenantsConfigured, Drained)
 NOT_CONFIGURED = "no longer in the configuration"  # why a node is drained
 
 
@@ -181,19 +181,19 @@ class Cluster(LedgerFollower):
         for name in loaded.ledger.nodes:
             self._describe_as_configured(name)
 
-    def reserved(self, writes: Sequence[Write]) -> None:
+    def reserved(self, changes: Changes) -> None:
         """Follow changes of the reserved ledger."""
         rows, facts_of = self.driver.reserved.jobs, self.driver.table.of
-        again = [write.job for write in writes if isinstance(write, Restart)]
+        again = [write.job for write in changes.of(Restart)]
         if again:
             self.live.revive({job: (rows[job], facts_of(job)) for job in again}, self.now)
-        self.live.apply(writes, self.driver.reserved, self.now)
-        for write in writes:
-            if isinstance(write, RegisterNode):
-                self._describe_as_configured(write.node)
-            elif isinstance(write, MemberOver) and write.exit is not None and write.exit.hook:
-                why = f"{write.exit.hook} (job {write.exit.key.job})"
-                asyncio.get_running_loop().call_soon(self.drain, write.node, why)
+        self.live.apply(changes, self.driver.reserved, self.now)
+        for registered in changes.of(RegisterNode):
+            self._describe_as_configured(registered.node)
+        for over in changes.of(MemberOver):
+            if over.exit is not None and over.exit.hook:
+                why = f"{over.exit.hook} (job {over.exit.key.job})"
+                asyncio.get_running_loop().call_soon(self.drain, over.node, why)
 
     def drain(self, node: m.NodeName, why: str) -> None:
         """Drain a node for a reason that it reports, unless it is drained; an operator resumes."""
@@ -203,10 +203,9 @@ class Cluster(LedgerFollower):
             row = Drained(node=node, drained=True, reason=why, actor=actor, at=wall())
             self.driver.note(row, Event(at=wall(), kind="drain", actor=actor, node=node, text=why))
 
-    def committed(self, changed: set[m.JobId], writes: Sequence[Write]) -> None:
+    def committed(self, changed: set[m.JobId], changes: Changes) -> None:
         """Follow the rows of a committed transaction."""
-        rows = [write.row for write in writes if isinstance(write, Attach)]
-        for row in [row for row in rows if not isinstance(row, _OF_JOBS)]:
+        for row in changes.of(*_FOLLOWED):
             if self.speeds.take(row):
                 continue
             if self.tenants.take(row):

@@ -8,7 +8,7 @@ of a gang, need no query of their own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 
 from dlsched.core.errors import DlschedError
@@ -17,7 +17,7 @@ from dlsched.daemon.rpc_errors import NotPossible
 from dlsched.daemon.writer import TermBegun
 from dlsched.db.contents import ContentGiven, ContentSizes, JobContent
 from dlsched.db.records import EnvironmentGiven
-from dlsched.protocol.ledger import Assign, Attach, CancelJob, MemberOver, Write
+from dlsched.protocol.ledger import Assign, CancelJob, Changes, MemberOver
 from dlsched.protocol.messages import JobId
 
 KEPT_BYTES = 4 << 20
@@ -47,28 +47,23 @@ class JobContents(LedgerFollower):
         self._kept.clear()
         self.kept_bytes = 0
 
-    def committed(self, changed: set[JobId], writes: Sequence[Write]) -> None:
+    def committed(self, changed: set[JobId], changes: Changes) -> None:
         """Keep what was submitted, and read what a round's jobs execute."""
-        sizes, total, starting, ending = ContentSizes(), 0, [], []
-        for write in writes:
-            match write:
-                case Attach(row=ContentGiven() as given) if total <= KEPT_BYTES // 2:
-                    # of many jobs, the first are kept
-                    total += self._keep(given.job, given.content, sizes)
-                case Attach(row=EnvironmentGiven(job=job)):
-                    self._drop(self._key(job))
-                case Assign(key=key):
-                    starting.append(key.job)
-                case CancelJob(job=job):
-                    ending.append(job)
-                case MemberOver(run_id=run_id):
-                    run = self._driver.committed.runs.get(run_id)
-                    ending += () if run is None else (run.key.job,)
+        sizes, total, ledger = ContentSizes(), 0, self._driver.committed
+        for given in changes.of(ContentGiven):
+            if total > KEPT_BYTES // 2:
+                break  # of many jobs, the first are kept
+            total += self._keep(given.job, given.content, sizes)
+        for other in changes.of(EnvironmentGiven):
+            self._drop(self._key(other.job))
+        runs = [ledger.runs.get(over.run_id) for over in changes.of(MemberOver)]
+        ending = [write.job for write in changes.of(CancelJob)]
+        ending += [run.key.job for run in runs if run is not None]
         for job in ending:
-            row = self._driver.committed.jobs.get(job)
+            row = ledger.jobs.get(job)
             if row is not None and row.status.is_terminal:
                 self._drop(job)  # of an array: with its first element
-        self._ask(self._within(starting))
+        self._ask(self._within(write.key.job for write in changes.of(Assign)))
 
     async def of(self, job: JobId) -> JobContent:
         """What a live job executes.

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from dlsched.daemon.leader_driver import LeaderDriver, LedgerFollower
 from dlsched.daemon.writer import TermBegun
-from dlsched.protocol.ledger import JobStatus, Write
+from dlsched.protocol.ledger import Changes, JobStatus
 from dlsched.protocol.messages import JobId
 from dlsched.system.clock import boottime
 
@@ -40,7 +40,7 @@ class InteractiveJobs(LedgerFollower):
         self._entered = {job for job, row in jobs.items() if row.status is not JobStatus.PENDING}
         self._note(jobs)
 
-    def committed(self, changed: set[JobId], writes: Sequence[Write]) -> None:
+    def committed(self, changed: set[JobId], changes: Changes) -> None:
         """Note new jobs and wake the clients of those that have changed."""
         self._note(changed)
         for job in changed & self._waiting.keys():

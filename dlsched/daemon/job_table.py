@@ -22,9 +22,19 @@ from dlsched.db.records import (
     Progress,
 )
 from dlsched.db.rows import ended_at, executed_s, gpu_s, growth_of
-from dlsched.protocol.ledger import Job, Ledger, Run, has_handed_over, job_changed
+from dlsched.protocol.ledger import (
+    OF_SUBMISSIONS,
+    Changes,
+    Job,
+    Ledger,
+    Run,
+    has_handed_over,
+    job_changed,
+)
 from dlsched.protocol.ledger import writes as change
 from dlsched.protocol.messages import JobId, RunId, StepRecord
+
+_FOLLOWED = (Progress, HoldChanged, FieldsChanged, CheckpointCommitted, CheckpointsMarked)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -137,25 +147,27 @@ class JobTable:
         return int(known) if known is not None else shape.limit if shape is not None else 0
 
     def observe(
-        self, before: Ledger, after: Ledger, writes: Iterable[change.Write], now: float, at: float
+        self, before: Ledger, after: Ledger, changes: Changes, now: float, at: float
     ) -> set[JobId]:
         """Follow one committed transaction; returns the jobs that it changed.
 
         Args:
             before: the committed ledger before it.
             after: the committed ledger after it.
-            writes: its changes.
+            changes: of the transaction.
             now: seconds of `boottime`.
             at: the wall clock.
         """
-        changed: set[JobId] = set()
-        for write in writes:
-            if isinstance(write, change.Submit):
-                changed.add(write.job)
-            elif isinstance(write, change.Attach):
-                self._attached(write.row, after, changed)
-            elif (job := job_changed(write, after)) is not None:
+        changed = {write.job for write in changes.of(change.Submit)}
+        for write in changes.of(*(changes.kinds - OF_SUBMISSIONS)):
+            if (job := job_changed(write, after)) is not None:
                 changed.add(job)
+        for row in changes.of(*_FOLLOWED):
+            self._attached(row, after, changed)
+        for event in changes.of(Event):
+            if event.kind == "cancel" and event.job is not None:
+                self.of(event.job).cancelled_by = self.of(event.job).cancelled_by or event.actor
+                changed.add(event.job)
         for job in changed:
             row = after.jobs.get(job)
             if row is not None:
@@ -183,9 +195,6 @@ class JobTable:
                 if newest is None or newest.path not in paths:
                     return
                 self.of(job).checkpoint = None
-            case Event(kind="cancel", job=job, actor=actor) if job is not None:
-                if not self.of(job).cancelled_by:
-                    self.of(job).cancelled_by = actor
             case _:
                 return
         changed.add(job)

@@ -25,7 +25,7 @@ from dlsched.db.records import RoundDone
 from dlsched.db.store import Store
 from dlsched.protocol import leader
 from dlsched.protocol.leader import Role
-from dlsched.protocol.ledger import Attach, Job, Ledger, Run, Write
+from dlsched.protocol.ledger import Changes, Job, Ledger, Run, Write
 from dlsched.protocol.messages import JobId, NodeName, Reply, RunId, Sync
 from dlsched.protocol.timing import Timing
 from dlsched.system.clock import boottime, wall
@@ -47,11 +47,11 @@ class LedgerFollower:
     def term_began(self, term: TermBegun) -> None:
         """Begin anew from what the database has: this process leads now."""
 
-    def reserved(self, writes: Sequence[Write]) -> None:
+    def reserved(self, changes: Changes) -> None:
         """Follow changes of the reserved ledger."""
 
-    def committed(self, changed: set[JobId], writes: Sequence[Write]) -> None:
-        """Follow a committed transaction: its writes, and jobs whose rows or facts it changed."""
+    def committed(self, changed: set[JobId], changes: Changes) -> None:
+        """Follow a committed transaction: its changes, and jobs whose rows or facts it changed."""
 
     def placement_refused(self, job: JobId, why: str) -> None:
         """Learn that the leader refused to place a job."""
@@ -170,10 +170,9 @@ class LeaderDriver:
         before = self.state
         self.state, commands = leader.step(before, event)
         now = boottime()
-        writes = self._new_writes(before, commands)
-        if writes:
+        if changes := Changes(self._new_writes(before, commands)):
             for follower in self._followers:
-                follower.reserved(writes)
+                follower.reserved(changes)
         if before.in_flight is not None and isinstance(event, leader.Persisted):
             self._committed(before, now)
         for command in commands:
@@ -198,16 +197,16 @@ class LeaderDriver:
         if self.state.in_flight is before.in_flight:
             return  # the answer is about another transaction
         self.transactions += 1
-        writes = before.in_flight.writes
-        if any(isinstance(w, Attach) and isinstance(w.row, RoundDone) for w in writes):
+        changes = Changes(before.in_flight.writes)
+        if changes.of(RoundDone):
             fault_point("after-round-commit-before-nudges")
-        changed = self.table.observe(before.committed, self.state.committed, writes, now, wall())
+        changed = self.table.observe(before.committed, self.state.committed, changes, now, wall())
         for job in changed:
             row = self.state.committed.jobs.get(job)
             if row is not None and row.status.is_terminal:
                 self._ended.append((now, job))
         for follower in self._followers:
-            follower.committed(changed, writes)
+            follower.committed(changed, changes)
 
     def _carry_out(self, command: leader.Command) -> None:
         match command:

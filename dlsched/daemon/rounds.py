@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 
 from dlsched.core.context import Mode
 from dlsched.core.errors import BadInput, DlschedError, PolicyFailed, plural
@@ -29,7 +28,7 @@ from dlsched.daemon.training.watch import TrainingWatch
 from dlsched.daemon.writer import TermBegun
 from dlsched.db.records import Event, PolicyState, RoundDone
 from dlsched.protocol import leader
-from dlsched.protocol.ledger import JobStatus, Write
+from dlsched.protocol.ledger import Changes, JobStatus
 from dlsched.protocol.messages import JobId, StopReason
 from dlsched.system.clock import boottime, wall
 from dlsched.system.fault_points import fault_point
@@ -87,7 +86,7 @@ class Rounds(LedgerFollower):
         """Wake the loop: this process leads now."""
         self._wake.set()
 
-    def reserved(self, writes: Sequence[Write]) -> None:
+    def reserved(self, changes: Changes) -> None:
         """Wake the loop when a job could start."""
         if self._cluster.live.changed:
             self._wake.set()

@@ -19,6 +19,7 @@ from dlsched.jobs.typed_forms import uses_leftovers
 from dlsched.protocol.ledger import (
     Assign,
     CancelJob,
+    Changes,
     JobStatus,
     Ledger,
     LetGo,
@@ -87,7 +88,7 @@ class LiveLab:
     def write(self, now: float, *writes: Write) -> None:
         self.ledger = apply_all(self.ledger, writes)
         self.log += [(now, write) for write in writes]
-        self.live.apply(writes, self.ledger, now)
+        self.live.apply(Changes(writes), self.ledger, now)
 
     def add_node(self, name: str, gpus: int, kind: str = "gpu", now: float = 0.0) -> None:
         inventory = Inventory(

@@ -1,7 +1,8 @@
 """No call of a user holds the event loop for 100 ms: every method with its largest request.
 
 What is measured is the CPU time of the loop's thread in each turn, in units of this machine's speed
-at plain Python. Rounds are left out: they have a budget of their own. So is the client.
+at plain Python, before and at that moment: a busy neighbour makes all CPU seconds longer. Rounds
+are left out: they have a budget of their own. So is the client.
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ def plain_python() -> float:
         return thread_time() - began
 
     return min(loop() for _ in range(5))
+
+
+def bound_s() -> float:
+    """The most CPU seconds that a turn may take, at the present speed of this machine."""
+    return MOST_S * max(1.0, plain_python() / USUAL_S)
 
 
 class Turns:
@@ -191,7 +197,7 @@ def largest(k: Any, count: int, first: int) -> dict[str, list[Call]]:
 def test_no_call_of_a_user_holds_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    turns, most = Turns(), MOST_S * max(1.0, plain_python() / USUAL_S)
+    turns, most = Turns(), bound_s()
     too_long: list[str] = []
 
     async def walk(caller: Caller) -> None:
@@ -207,7 +213,7 @@ def test_no_call_of_a_user_holds_the_loop(
                 turns.begin()
                 why = await done(call())
                 await asyncio.sleep(0.05)  # what follows the answer counts, too
-                if turns.longest_s > most:
+                if turns.longest_s > most and turns.longest_s > bound_s():
                     too_long.append(f"{name} {number}: {turns.longest_s:.3f} s {turns.what} {why}")
 
     async def whole() -> None:

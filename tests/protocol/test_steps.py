@@ -532,6 +532,16 @@ def test_a_batch_is_one_transaction_and_the_same_batch_again_is_the_same_jobs() 
     assert again.committed.jobs == state.committed.jobs
 
 
+def test_a_batch_whose_submissions_are_made_before_is_the_same() -> None:
+    event = leader.BatchAsked(2.0, 7, asked("a", "b"), m.JobId(1), rows=("row",))
+    made = tuple(ledger.submissions(event.requests, m.JobId(1)))
+    plain, at_hand = (settled(leading(), each) for each in (event, replace(event, made=made)))
+    assert at_hand == plain
+    late, commands = settled(plain[0], replace(event, requests=asked("c", "d"), made=made))
+    assert commands == [leader.Answer(7, unknown=True)]  # other ids are next by now
+    assert late.reserved == plain[0].reserved
+
+
 def test_a_batch_with_one_known_id_of_other_content_makes_nothing() -> None:
     state, _ = settled(leading(), leader.BatchAsked(2.0, 1, asked("a")))
     for batch in (asked("b", "a"), asked("a", retries=3)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from functools import partial
 
 from dlsched.daemon.cluster import Cluster
@@ -17,7 +17,7 @@ from dlsched.daemon.control.job_filters import (
 from dlsched.daemon.control.views import Views, for_caller, stored_view
 from dlsched.daemon.leader_driver import LedgerFollower
 from dlsched.daemon.rpc_errors import NotTaken
-from dlsched.protocol.ledger import Write
+from dlsched.protocol.ledger import Changes
 from dlsched.protocol.messages import JobId
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.v1 import control_pb2
@@ -32,7 +32,7 @@ class JobEnds(LedgerFollower):
         self._queues: dict[JobId, set[asyncio.Queue[JobId]]] = {}
         cluster.driver.follow(self)
 
-    def committed(self, changed: set[JobId], writes: Sequence[Write]) -> None:
+    def committed(self, changed: set[JobId], changes: Changes) -> None:
         """Wake the clients that wait for jobs which have ended."""
         jobs = self._cluster.driver.committed.jobs
         for job in changed & self._queues.keys():

@@ -7,8 +7,9 @@ keeps their order.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +60,29 @@ _KINDS: dict[str, tuple[type[np.generic], float | int | bool]] = {
 }
 
 
+class PackedRow(NamedTuple):
+    """Values of some columns; thousands of them are added at once without a look at each value."""
+
+    kinds: np.dtype[np.void]
+    values: bytes
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> PackedRow:
+        """A row of values by the names of their columns."""
+        kinds = _kinds_of(tuple(values))
+        return cls(kinds, np.array(tuple(values.values()), kinds).tobytes())
+
+    def unpacked(self) -> dict[str, Any]:
+        """The values by the names of their columns."""
+        values = np.frombuffer(self.values, self.kinds)[0].item()
+        return dict(zip(self.kinds.names or (), values, strict=True))
+
+
+@cache
+def _kinds_of(names: tuple[str, ...]) -> np.dtype[np.void]:
+    return np.dtype([(name, _KINDS[name][0]) for name in names])
+
+
 class JobColumns:
     """One array a column, each as long as there is room for.
 
@@ -97,7 +121,7 @@ class JobColumns:
     def append(
         self,
         jobs: Sequence[int],
-        rows: Sequence[Mapping[str, Any]],
+        rows: Sequence[PackedRow],
         counts: Sequence[int],
         **values: Any,
     ) -> None:
@@ -105,7 +129,7 @@ class JobColumns:
 
         Args:
             jobs: their ids.
-            rows: values, the same names in each.
+            rows: values of the same columns each.
             counts: for how many neighbouring jobs each of `rows` stands.
             values: the same for all.
         """
@@ -113,12 +137,15 @@ class JobColumns:
         if end > len(self._columns["job"]):
             for name, column in self._columns.items():
                 kind, fresh = _KINDS[name]
-                self._columns[name] = np.concatenate([column, np.full(end + 64, fresh, kind)])
+                longer = self._columns[name] = np.full(end + 64 + end // 8, fresh, kind)
+                longer[:first] = column[:first]
         self.count = end
         self.row_of.update(zip(jobs, range(first, end), strict=True))
         self.set(slice(first, end), job=jobs, **values)
-        for name in rows[0] if rows else ():
-            self._columns[name][first:end] = np.repeat([row[name] for row in rows], counts)
+        if rows:
+            made = np.frombuffer(b"".join([row.values for row in rows]), rows[0].kinds)
+            for name in rows[0].kinds.names or ():
+                self._columns[name][first:end] = np.repeat(made[name], counts)
 
     def sort(self) -> None:
         """Put the rows in the order of their jobs again, after an earlier job came back."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dlsched.daemon.live.job_columns import ENDED, JobColumns
+from dlsched.daemon.live.job_columns import ENDED, JobColumns, PackedRow
 from dlsched.daemon.live.placement_constraints import PlacementConstraints, Wishes, wishes_of
 from dlsched.db.records import JobBody, JobSpec
 from dlsched.jobs.fields import COLUMNS
@@ -25,10 +25,10 @@ ANY_NUMBER = 1_000_000  # of GPUs: more than a cluster has
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What is known of jobs with one spec before they have ids: values of columns, and wishes."""
+    """What is known of jobs with one spec before they have ids: a row of columns, and wishes."""
 
     body: JobBody
-    columns: Mapping[str, Any]
+    row: PackedRow
     wishes: Wishes
 
 
@@ -87,7 +87,7 @@ class JobRequests:
             jobs = dict(alike)
             spec = next(iter(jobs.values()))
             known = self.expected.get(id(spec.body)) or self.described(spec)
-            rows.append(known.columns)
+            rows.append(known.row)
             pools.append(self._constraints.enter(jobs, known.wishes))
             counts.append(len(jobs))
         self._jobs.append(list(specs), rows, counts, since=now, pool=np.repeat(pools, counts))
@@ -105,7 +105,7 @@ class JobRequests:
         self._constraints.forget(job)
         asked = self.described(spec)
         pool = self._constraints.enter([job], asked.wishes)
-        self._jobs.set(self._jobs.row_of[job], **asked.columns, pool=pool)
+        self._jobs.set(self._jobs.row_of[job], **asked.row.unpacked(), pool=pool)
         return spec
 
     def allow_spares(self, job: int, may: bool) -> None:
@@ -179,7 +179,7 @@ class JobRequests:
             "begin_at": -math.inf if body.begin_at is None else body.begin_at - self._origin,
             "bytes": spec.content_bytes,
         }
-        return Described(body, asked, wishes_of(body))
+        return Described(body, PackedRow.of(asked), wishes_of(body))
 
     def _code(self, kind: str, name: str) -> int:
         codes = self._codes[kind]

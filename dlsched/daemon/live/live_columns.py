@@ -9,7 +9,7 @@ Invariant: the columns are what a recount from the ledger and the times of its c
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Self
 
 import numpy as np
@@ -39,6 +39,8 @@ from dlsched.db.records import (
     Progress,
 )
 from dlsched.protocol.ledger import (
+    OF_SUBMISSIONS,
+    Changes,
     Job,
     JobStatus,
     Ledger,
@@ -50,7 +52,7 @@ from dlsched.protocol.ledger import writes as change
 from dlsched.protocol.messages import JobId, NodeName
 
 # changes that take something and give nothing: after them no further job can start
-_ONLY_TAKE = (change.Assign, change.ReleaseRun, change.StopRun)
+_ONLY_TAKE = {change.Assign, change.ReleaseRun, change.StopRun}
 _OF_NODES = (
     change.Adopt,
     change.RegisterNode,
@@ -230,25 +232,20 @@ class LiveColumns:
 
     # -- following the ledger ----------------------------------------------------------------------
 
-    def apply(self, writes: Iterable[change.Write], ledger: Ledger, now: float) -> None:
+    def apply(self, changes: Changes, ledger: Ledger, now: float) -> None:
         """Follow changes of the reserved ledger, which is given as it is after them.
 
-        `now` is of the policy's clock; the writes include attached records.
+        `now` is of the policy's clock; the changes include attached records.
         """
-        writes = list(writes)
         self._now = now
         touched: dict[JobId, None] = {}
         nodes: dict[NodeName, None] = {}
-        new = [write.job for write in writes if isinstance(write, change.Submit)]
+        new = [write.job for write in changes.of(change.Submit)]
         self._submit([ledger.jobs[job] for job in new if job not in self.jobs.row_of], now)
-        for write in writes:
-            if isinstance(write, change.Attach):
-                is_followed = type(write.row) in _FOLLOWED  # most of a submission's are not
-                job = self._attach(write.row, ledger, now) if is_followed else None
-                if job is not None:
+        for write in changes.of(*_FOLLOWED, *(changes.kinds - OF_SUBMISSIONS)):
+            if type(write) in _FOLLOWED:
+                if (job := self._attach(write, ledger, now)) is not None:
                     touched[job] = None
-                continue
-            if isinstance(write, change.Submit):
                 continue
             if isinstance(write, change.RegisterNode):
                 self.nodes.register(write.node, write.inventory.gpus, write.inventory.gpu_type)
@@ -264,7 +261,7 @@ class LiveColumns:
             self._refresh_job(ledger, job, now)
             if nodes:
                 self._see_orphan(ledger, job)
-        if any(not isinstance(write, _ONLY_TAKE) for write in writes):
+        if changes.kinds - _ONLY_TAKE:
             self.request_round()
         self._pack()
 

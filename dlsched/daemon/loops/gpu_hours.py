@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 
@@ -24,7 +24,7 @@ from dlsched.db.reading.queries import RunUsage
 from dlsched.db.records import TenantRemoved, TenantsConfigured, TenantSet
 from dlsched.db.tenants import Quota
 from dlsched.protocol.gpu_shares import part_of
-from dlsched.protocol.ledger import Attach, Write
+from dlsched.protocol.ledger import Changes
 from dlsched.protocol.messages import JobId
 from dlsched.system.clock import wall
 
@@ -51,10 +51,9 @@ class GpuHours(LedgerFollower):
         """Sum soon: the limits are new."""
         self._wake.set()
 
-    def committed(self, changed: set[JobId], writes: Sequence[Write]) -> None:
+    def committed(self, changed: set[JobId], changes: Changes) -> None:
         """Sum soon when a quota or another tenant has changed."""
-        rows = (write.row for write in writes if isinstance(write, Attach))
-        if any(isinstance(row, TenantSet | TenantRemoved | TenantsConfigured) for row in rows):
+        if changes.of(TenantSet, TenantRemoved, TenantsConfigured):
             self._wake.set()
 
     def start(self) -> None:

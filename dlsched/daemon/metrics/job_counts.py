@@ -6,14 +6,12 @@ counted, so the counters of a restarted daemon begin at 0, as Prometheus expects
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from dlsched.daemon.leader_driver import LeaderDriver, LedgerFollower
 from dlsched.daemon.writer import TermBegun
 from dlsched.db.rows import state_word
-from dlsched.protocol.ledger import Assign, Job, JobStatus, MemberOver, Submit, Write
+from dlsched.protocol.ledger import Assign, Changes, Job, JobStatus, MemberOver, Submit
 from dlsched.protocol.messages import JobId
 
 NO_VC = "-"  # the label of jobs without a virtual cluster, as listings have it
@@ -61,14 +59,13 @@ class JobCounts(LedgerFollower):
         facts_of = self._driver.table.of
         self._waiting = {row.job for row in live if facts_of(row.job).first_started_at is None}
 
-    def committed(self, changed: set[JobId], writes: Sequence[Write]) -> None:
+    def committed(self, changed: set[JobId], changes: Changes) -> None:
         """Count what a transaction has changed."""
-        fresh = {write.job for write in writes if isinstance(write, Submit)}
+        fresh = {write.job for write in changes.of(Submit)}
         self._submitted.inc(len(fresh))
         self._waiting |= fresh
         self._preempted |= dict.fromkeys(fresh, 0)
-        assigned = [write for write in writes if isinstance(write, Assign | MemberOver)]
-        self._starts.inc(sum(map(_starts, assigned)))
+        self._starts.inc(sum(map(_starts, changes.of(Assign, MemberOver))))
         jobs = self._driver.committed.jobs
         for job in changed:
             row = jobs.get(job)

@@ -30,7 +30,7 @@ from dlsched.daemon.writer import TermBegun
 from dlsched.db.notices import DueNotice, Notice, NoticeDelayed, NoticeSettled
 from dlsched.db.reading.queries import StoredJob
 from dlsched.db.records import Event
-from dlsched.protocol.ledger import Attach, Write
+from dlsched.protocol.ledger import Changes
 from dlsched.protocol.messages import JobId
 from dlsched.system.clock import wall
 from dlsched.system.command_path import PATH
@@ -90,11 +90,10 @@ class Notifier(LedgerFollower):
         self._warnings.term_began()
         self._wake.set()
 
-    def committed(self, changed: set[JobId], writes: Sequence[Write]) -> None:
+    def committed(self, changed: set[JobId], changes: Changes) -> None:
         """Look for notices when a job changes whose user wants to be told."""
         wishes = asking(self._cluster, changed)
-        rows = [write.row for write in writes if isinstance(write, Attach)]
-        if wishes or Notice in set(map(type, rows)):
+        if wishes or changes.of(Notice):
             self._wake.set()
         self._warnings.committed(changed, wishes)
 

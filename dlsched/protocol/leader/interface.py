@@ -11,6 +11,7 @@ from dlsched.protocol.ledger import (
     Ledger,
     Request,
     Run,
+    Submit,
     Terms,
     Write,
 )
@@ -91,13 +92,15 @@ class BatchAsked(Event):
     """A client submits several jobs, all or none; they get consecutive ids.
 
     `rows` become durable with them. Rows that name the new jobs are built with
-    `reserved.next_job`, read just before the step; `first` is that number.
+    `reserved.next_job`, read just before the step; `first` is that number. `made` are the
+    requests' submissions under the ids from `first` on, if they are at hand.
     """
 
     token: int
     requests: tuple[Request, ...]
     first: m.JobId | None = None
     rows: tuple[object, ...] = ()
+    made: tuple[Submit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

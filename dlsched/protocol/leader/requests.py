@@ -43,10 +43,7 @@ class RequestsTurn(Turn):
             if event.first is not None and event.first != first:
                 self.emit(Answer(event.token, unknown=True))
                 return
-            made = [
-                change.Submit(request=request, job=m.JobId(first + k))
-                for k, request in enumerate(event.requests)
-            ]
+            made = event.made or change.submissions(event.requests, first)
             self.write(*made, *map(change.Attach, event.rows))
             self.answer_after_commit(Answer(event.token, job=first))
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from dlsched.protocol import messages as m
@@ -25,6 +26,11 @@ class Submit:
     def __post_init__(self) -> None:
         """Make the job's row."""
         object.__setattr__(self, "row", Job(job=self.job, request=self.request))
+
+
+def submissions(requests: Iterable[Request], first: m.JobId) -> Iterator[Submit]:
+    """The acceptances of some requests under consecutive ids."""
+    return (Submit(request=each, job=m.JobId(first + k)) for k, each in enumerate(requests))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,10 +38,10 @@ def test_the_rest_of_a_quota_is_divided_evenly() -> None:
     jobs, limits = JobColumns(), TenantLimits()
     whole = {"gpu_share": 1.0}
     running = {"phase": c.HOLDING, "max_gpus": 100, "min_gpus": 1, **whole}
-    jobs.append([1], [{}], [1], gang=1, gpus_now=3, **running)
-    jobs.append([2], [{}], [1], gang=2, max_gpus=100, min_gpus=1, **whole)
-    jobs.append([3], [{}], [1], gang=2, gpus_now=2, phase=c.HOLDING, **whole)  # not elastic
-    jobs.append([4], [{}], [1], gang=1, gpus_now=1, **running)  # another's
+    jobs.append([1], [], [1], gang=1, gpus_now=3, **running)
+    jobs.append([2], [], [1], gang=2, max_gpus=100, min_gpus=1, **whole)
+    jobs.append([3], [], [1], gang=2, gpus_now=2, phase=c.HOLDING, **whole)  # not elastic
+    jobs.append([4], [], [1], gang=1, gpus_now=1, **running)  # another's
     limits.change(
         {("user", "ann"): Quota(kind="user", name="ann", gpus=12)},
         {},

@@ -42,7 +42,7 @@ from dlsched.daemon.turns import in_turns
 from dlsched.db.contents import ContentGiven, ContentSizes, Repeats, seal_of
 from dlsched.db.records import CheckpointCommitted, Event, HoldChanged, JobSpec
 from dlsched.protocol.leader import BatchAsked
-from dlsched.protocol.ledger import Job, JobStatus, Ledger, Request
+from dlsched.protocol.ledger import Job, JobStatus, Ledger, Request, submissions
 from dlsched.protocol.messages import JobId, RequestId
 from dlsched.rpc.authorisation import require_reader
 from dlsched.rpc.identity import Identity
@@ -137,45 +137,63 @@ class Submissions:
         if stored is not None:
             return await _again(asked, stored, name, caller, cluster)
         if known is not None:
-            requests = await _known_requests(driver.reserved, asked, requests, known, name)
-        begin_at: dict[str, CheckpointCommitted] = {}
+            return await self._known_again(asked, requests, known, name)
         live = cluster.live
-        described: dict[int, Described] = {}
-        if known is None:
-            described = await _described(live, requests)
-            begin_at = await _beginnings(cluster, asked, caller)
+        described = await _described(live, requests)
+        begin_at = await _beginnings(cluster, asked, caller)
         likely = [each async for each in in_turns(_rows(asked, first_job, caller, now))]
+        submits = [each async for each in in_turns(submissions(requests, first_job))]
         size = sum(_size(each, sizes) for each in asked)
         await asyncio.sleep(0)  # what follows is one turn: no other call comes in between
-        if known is None:
-            check_room(cluster, caller.name, total, size)
-            JobQuotas(cluster).check(_by_tenants(caller.name, asked))
+        check_room(cluster, caller.name, total, size)
+        JobQuotas(cluster).check(_by_tenants(caller.name, asked))
 
         def event(token: int) -> BatchAsked:
             next_job = driver.reserved.next_job
-            taken, rows, expected = requests, likely, described
-            if known is None and next_job != first_job:
+            taken, made, rows, expected = requests, submits, likely, described
+            if next_job != first_job:
                 placed = _placed(asked, next_job)
-                rows = [*_rows(placed, next_job, caller, now)]
+                rows, made = [*_rows(placed, next_job, caller, now)], []
                 if placed is not asked:
                     taken, expected = [*_requests(placed, name, caller, now, sizes)], {}
-            if known is None:
-                rows += _first_checkpoints(cluster, asked, next_job, begin_at)
-                if cluster.live is live:
-                    live.requests.expected = expected
-            return BatchAsked(boottime(), token, tuple(taken), next_job, tuple(rows))
+            rows += _first_checkpoints(cluster, asked, next_job, begin_at)
+            if cluster.live is live:
+                live.requests.expected = expected
+            return BatchAsked(boottime(), token, tuple(taken), next_job, tuple(rows), tuple(made))
 
         try:
-            if require_sla and known is None:
+            if require_sla:
                 job = await self._ask_if_kept(event, asked, requests)
             else:
                 job = await driver.ask(event)
         except Conflict:
-            raise _conflict(name, known) from None
+            raise _conflict(name, None) from None
         if isinstance(job, control_pb2.SubmitReply):
             return job
         assert job is not None
-        return await self._with_deadlines(_reply(asked, job), () if known else asked)
+        return await self._with_deadlines(_reply(asked, job), asked)
+
+    async def _known_again(
+        self, asked: Sequence[ValidJob], requests: Sequence[Request], known: JobId, name: str
+    ) -> control_pb2.SubmitReply:
+        """Answer a repeated call whose jobs are in memory, once they are durable.
+
+        Args:
+            asked: its jobs and arrays.
+            requests: of the call.
+            known: the job of the first request.
+            name: the call's request id.
+
+        Raises:
+            Conflict: the id stands for other jobs.
+        """
+        driver = self._cluster.driver
+        taken = tuple(await _known_requests(driver.reserved, asked, requests, known, name))
+        try:
+            await driver.ask(lambda token: BatchAsked(boottime(), token, taken, known))
+        except Conflict:
+            raise _conflict(name, known) from None
+        return _reply(asked, known)
 
     async def _looked_up(self, user: str, first: RequestId) -> tuple[JobId | None, Job | None]:
         """The job of a request that was made before, in memory or as the database knows it."""
