@@ -13,6 +13,7 @@ import time
 
 MOST_WAITING = 64  # connections without a whole greeting; the oldest one makes room
 GREETING_S = 5.0  # in which a greeting arrives
+BACKLOG = 1024  # connections that the kernel makes meanwhile; others would try again after 1 s, 3 s
 
 
 class Greetings:
@@ -21,6 +22,7 @@ class Greetings:
     def __init__(self, listener: socket.socket, size: int) -> None:
         """Take greetings of so many bytes; closes the listener at the end."""
         self._listener, self._size = listener, size
+        listener.listen(BACKLOG)
         listener.setblocking(False)
         self._ready = select.epoll()
         self._ready.register(listener, select.EPOLLIN)

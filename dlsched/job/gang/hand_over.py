@@ -130,7 +130,7 @@ class Receiver:
         """Listen on a free port."""
         self._rank = rank
         self._word = ""
-        listener = socket.create_server(("", 0), backlog=16)
+        listener = socket.create_server(("", 0))
         self.port: int = listener.getsockname()[1]
         self._greetings = Greetings(listener, PROOF().digest_size)
         self.copied = 0

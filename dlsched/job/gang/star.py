@@ -91,9 +91,7 @@ class Star:
         is_local = address[0] in {"127.0.0.1", "::1"}
         where = (address[0] if is_local else "", address[1])
         try:
-            listener = socket.create_server(
-                where, family=family, backlog=runtime.world_size, reuse_port=False
-            )
+            listener = socket.create_server(where, family=family, reuse_port=False)
         except OSError as error:
             raise JobError(
                 f"cannot listen on MASTER_PORT={runtime.master_port}: {error.strerror}; "
