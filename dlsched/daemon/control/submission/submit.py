@@ -6,9 +6,8 @@ import asyncio
 import math
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 
 from dlsched.core.errors import BadInput, NotAllowed, Unavailable, plural
@@ -22,6 +21,17 @@ from dlsched.daemon.control.submission.job_validation import (
     checked_environment,
     validate,
 )
+from dlsched.daemon.control.submission.new_jobs import (
+    SEPARATOR,
+    beginnings,
+    described_of,
+    first_checkpoints,
+    placed,
+    reply_of,
+    requests_of,
+    rows_of,
+    size_of,
+)
 from dlsched.daemon.control.submission.partitions import tenants_of
 from dlsched.daemon.control.submission.quotas import (
     JobQuotas,
@@ -30,21 +40,19 @@ from dlsched.daemon.control.submission.quotas import (
     refuse_beyond_quota,
 )
 from dlsched.daemon.control.submission.rate_limit import RateLimit
+from dlsched.daemon.control.submission.repeated_calls import answer_again, conflict, made_before
 from dlsched.daemon.control.submission.required_sla import check_has_deadlines, declined
 from dlsched.daemon.control.submission.slas import unplanned
-from dlsched.daemon.live.job_requests import Described
-from dlsched.daemon.live.live_state import LiveState
 from dlsched.daemon.notifying.receivers import unheard
 from dlsched.daemon.predictions import Predictions
 from dlsched.daemon.rpc_errors import Conflict, TooMuch
 from dlsched.daemon.trust import check_may_run
 from dlsched.daemon.turns import in_turns
-from dlsched.db.contents import ContentGiven, ContentSizes, Repeats, seal_of
-from dlsched.db.records import CheckpointCommitted, Event, HoldChanged, JobSpec
+from dlsched.db.contents import ContentSizes, seal_of
+from dlsched.db.records import JobSpec
 from dlsched.protocol.leader import BatchAsked
-from dlsched.protocol.ledger import Job, JobStatus, Ledger, Request, submissions
+from dlsched.protocol.ledger import JobStatus, Request, submissions
 from dlsched.protocol.messages import JobId, RequestId
-from dlsched.rpc.authorisation import require_reader
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.request_bounds import ENVIRONMENT_BYTES, GANG_NODES
 from dlsched.rpc.v1 import control_pb2
@@ -54,7 +62,6 @@ from dlsched.system.fault_points import fault_point
 DEADLINE_PATIENCE_S = 5.0  # an answer waits so long for what a deadline's prediction says
 MOST_TESTED = 200  # jobs, and elements of an array, whose start test_only predicts
 MOST_OF_GRAPH = 2000  # jobs of a call that depend on each other; some of it is done in one turn
-SEPARATOR = "#"  # between a call's request id and the number of a job in it
 
 
 class Submissions:
@@ -97,7 +104,7 @@ class Submissions:
         if request.require_sla:
             check_has_deadlines(asked)
         if request.test_only:
-            await _beginnings(cluster, asked, caller)
+            await beginnings(cluster, asked, caller)
             reply = await self._test(asked, caller, total)
         else:
             reply = await self._take_in(asked, name, caller, require_sla=request.require_sla)
@@ -125,25 +132,21 @@ class Submissions:
         cluster, driver = self._cluster, self._cluster.driver
         total, now = sum(each.elements for each in asked), wall()
         first = RequestId(f"{name}{SEPARATOR}0")
-        known, stored = await self._looked_up(caller.name, first)
+        known, stored = await made_before(driver, caller.name, first)
         first_job = known or (stored.job if stored is not None else driver.reserved.next_job)
-        asked = _placed(asked, first_job)
+        asked = placed(asked, first_job)
         sizes = ContentSizes()
-        requests = [each async for each in in_turns(_requests(asked, name, caller, now, sizes))]
+        requests = [each async for each in in_turns(requests_of(asked, name, caller, now, sizes))]
         if known != driver.reserved.requests.get((caller.name, first)):
             raise Unavailable("the same call was made meanwhile; ask again")
-        if known is not None:
-            stored = await self._partly_forgotten(requests, caller, name, known)
-        if stored is not None:
-            return await _again(asked, stored, name, caller, cluster)
-        if known is not None:
-            return await self._known_again(asked, requests, known, name)
+        if before := known or stored:
+            return await answer_again(driver, asked, requests, name, caller, before)
         live = cluster.live
-        described = await _described(live, requests)
-        begin_at = await _beginnings(cluster, asked, caller)
-        likely = [each async for each in in_turns(_rows(asked, first_job, caller, now))]
+        described = await described_of(live, requests)
+        begin_at = await beginnings(cluster, asked, caller)
+        likely = [each async for each in in_turns(rows_of(asked, first_job, caller, now))]
         submits = [each async for each in in_turns(submissions(requests, first_job))]
-        size = sum(_size(each, sizes) for each in asked)
+        size = sum(size_of(each, sizes) for each in asked)
         await asyncio.sleep(0)  # what follows is one turn: no other call comes in between
         check_room(cluster, caller.name, total, size)
         JobQuotas(cluster).check(_by_tenants(caller.name, asked))
@@ -152,11 +155,11 @@ class Submissions:
             next_job = driver.reserved.next_job
             taken, made, rows, expected = requests, submits, likely, described
             if next_job != first_job:
-                placed = _placed(asked, next_job)
-                rows, made = [*_rows(placed, next_job, caller, now)], []
-                if placed is not asked:
-                    taken, expected = [*_requests(placed, name, caller, now, sizes)], {}
-            rows += _first_checkpoints(cluster, asked, next_job, begin_at)
+                moved = placed(asked, next_job)
+                rows, made = [*rows_of(moved, next_job, caller, now)], []
+                if moved is not asked:
+                    taken, expected = [*requests_of(moved, name, caller, now, sizes)], {}
+            rows += first_checkpoints(cluster, asked, next_job, begin_at)
             if cluster.live is live:
                 live.requests.expected = expected
             return BatchAsked(boottime(), token, tuple(taken), next_job, tuple(rows), tuple(made))
@@ -167,42 +170,11 @@ class Submissions:
             else:
                 job = await driver.ask(event)
         except Conflict:
-            raise _conflict(name, None) from None
+            raise conflict(name, None) from None
         if isinstance(job, control_pb2.SubmitReply):
             return job
         assert job is not None
-        return await self._with_deadlines(_reply(asked, job), asked)
-
-    async def _known_again(
-        self, asked: Sequence[ValidJob], requests: Sequence[Request], known: JobId, name: str
-    ) -> control_pb2.SubmitReply:
-        """Answer a repeated call whose jobs are in memory, once they are durable.
-
-        Args:
-            asked: its jobs and arrays.
-            requests: of the call.
-            known: the job of the first request.
-            name: the call's request id.
-
-        Raises:
-            Conflict: the id stands for other jobs.
-        """
-        driver = self._cluster.driver
-        taken = tuple(await _known_requests(driver.reserved, asked, requests, known, name))
-        try:
-            await driver.ask(lambda token: BatchAsked(boottime(), token, taken, known))
-        except Conflict:
-            raise _conflict(name, known) from None
-        return _reply(asked, known)
-
-    async def _looked_up(self, user: str, first: RequestId) -> tuple[JobId | None, Job | None]:
-        """The job of a request that was made before, in memory or as the database knows it."""
-        driver, stored = self._cluster.driver, None
-        known = driver.reserved.requests.get((user, first))
-        if known is None:
-            stored = await driver.read(partial(driver.store.request_lookup, user, first))
-            known = driver.reserved.requests.get((user, first))
-        return known, stored
+        return await self._with_deadlines(reply_of(asked, job), asked)
 
     async def _ask_if_kept(
         self,
@@ -243,35 +215,12 @@ class Submissions:
             return ""
         return row.reason.removeprefix("Admission: ") if row.reason.startswith("Admission") else ""
 
-    async def _partly_forgotten(
-        self, requests: list[Request], caller: Identity, name: str, known: JobId
-    ) -> Job | None:
-        """The stored first job of a repeated call; None while all its jobs are in memory.
-
-        Args:
-            requests: of the call.
-            caller: whose call it is.
-            name: the call's request id.
-            known: the job of the first request.
-
-        Raises:
-            Conflict: the id stands for more jobs.
-        """
-        driver = self._cluster.driver
-        there = driver.reserved.requests
-        if (caller.name, RequestId(f"{name}{SEPARATOR}{len(requests)}")) in there:
-            raise _conflict(name, known)
-        if all((caller.name, each.request_id) in there for each in requests):
-            return None
-        first = requests[0].request_id
-        return await driver.read(partial(driver.store.request_lookup, caller.name, first))
-
     async def _test(
         self, asked: list[ValidJob], caller: Identity, total: int
     ) -> control_pb2.SubmitReply:
         """Predict the starts of a call's jobs, without taking them in."""
         reply = control_pb2.SubmitReply(warnings=[f"would be accepted: {plural(total, 'job')}"])
-        requests = iter(_requests(asked, "test", caller, wall(), ContentSizes()))
+        requests = iter(requests_of(asked, "test", caller, wall(), ContentSizes()))
         specs: list[list[JobSpec]] = []
         for each in asked[:MOST_TESTED]:
             count = each.elements
@@ -293,15 +242,6 @@ class Submissions:
                 if deadline_at is not None and not math.isnan(start.on_time):
                     put_deadline(told.deadline, start, deadline_at)
         return reply
-
-
-async def _described(live: LiveState, requests: Iterable[Request]) -> dict[int, Described]:
-    """What the jobs of a call ask for, by the identity of their bodies, made in turns."""
-    found: dict[int, Described] = {}
-    async for each in in_turns(requests):
-        if isinstance(each.spec, JobSpec) and id(each.spec.body) not in found:
-            found[id(each.spec.body)] = live.requests.described(each.spec)
-    return found
 
 
 def _unsaid_gpus(asked: Sequence[ValidJob]) -> list[str]:
@@ -341,31 +281,6 @@ async def _with_dependencies(cluster: Cluster, asked: list[ValidJob]) -> list[Va
     return [
         replace(each, body=replace(each.body, dependencies=tuple(islice(found, len(each.tasks)))))
         if each.tasks
-        else each
-        for each in asked
-    ]
-
-
-def _placed(asked: Sequence[ValidJob], first: JobId) -> Sequence[ValidJob]:
-    """The jobs of a call with dependencies on each other by id, if the first one gets this id."""
-    if not any(each.places for each in asked):
-        return asked
-    ids, job = [], first
-    for each in asked:
-        ids.append(job)
-        job = JobId(job + each.elements)
-    return [
-        replace(
-            each,
-            body=replace(
-                each.body,
-                dependencies=tuple(
-                    replace(need, job=ids[place - 1]) if place else need
-                    for need, place in zip(each.body.dependencies, each.places, strict=True)
-                ),
-            ),
-        )
-        if each.places
         else each
         for each in asked
     ]
@@ -436,162 +351,6 @@ class _Seals:
         if id(variables) not in self._made:
             self._made[id(variables)] = variables, seal_of(variables, self._salt)
         return replace(job, body=replace(job.body, seal=self._made[id(variables)][1]))
-
-
-def _size(job: ValidJob, sizes: ContentSizes) -> int:
-    """About how many bytes of memory the content of a job, or of an array, takes."""
-    lines = 0 if job.array is None else job.array.short_task_bytes
-    return sizes.of(job.body, job.content) + lines
-
-
-def _requests(
-    asked: Iterable[ValidJob], name: str, caller: Identity, now: float, sizes: ContentSizes
-) -> Iterable[Request]:
-    number = 0
-    for each in asked:
-        mine = _size(each, sizes) // each.elements
-        for index in range(each.elements):
-            spec = JobSpec(
-                body=each.body,
-                user=caller.name,
-                uid=caller.uid if caller.uid is not None else -1,
-                submitted_at=now,
-                array=each.array,
-                index=index,
-                content_bytes=mine,
-            )
-            yield replace(
-                each.request,
-                request_id=RequestId(f"{name}{SEPARATOR}{number}"),
-                user=caller.name,
-                spec=spec,
-            )
-            number += 1
-
-
-def _rows(
-    asked: Iterable[ValidJob], first: JobId, caller: Identity, now: float
-) -> Iterator[object]:
-    job = first
-    for each in asked:
-        count = each.elements
-        text = f"array of {count}" if each.array is not None else each.body.name
-        yield Event(at=now, kind="submit", actor=caller.name, job=job, text=text)
-        yield ContentGiven(job=job, content=each.content)
-        if each.held:
-            for k in range(count):
-                yield HoldChanged(job=JobId(job + k), held="user", actor=caller.name)
-        job = JobId(job + count)
-
-
-async def _beginnings(
-    cluster: Cluster, asked: Iterable[ValidJob], caller: Identity
-) -> dict[str, CheckpointCommitted]:
-    """The newest checkpoints of the jobs that some new jobs resume from, by those jobs' names.
-
-    Raises:
-        DlschedError: one of them has none, or is not the caller's to use.
-    """
-    shared, found = cluster.settings.checkpoints.shared, {}
-    for each in asked:
-        name = each.body.resume_from
-        if not name:
-            continue
-        job, spec, saved = await cluster.checkpoints.named(name)
-        account = spec.body.account if spec is not None else ""
-        fellow = shared == "account" and account != "" and account == each.body.account
-        allowed = shared == "all" or fellow
-        require_reader(caller, job.request.user, f"resume from {name}: job {name}", shared=allowed)
-        if saved is None:
-            yet = "" if job.status.is_terminal else " yet"
-            raise BadInput(f"resume from {name}: job {name} has no checkpoint{yet}")
-        found[name] = saved
-    return found
-
-
-def _first_checkpoints(
-    cluster: Cluster,
-    asked: Iterable[ValidJob],
-    first: JobId,
-    begin_at: Mapping[str, CheckpointCommitted],
-) -> list[object]:
-    """The rows of new jobs that begin at checkpoints.
-
-    Args:
-        cluster: with the checkpoints.
-        asked: the jobs and arrays.
-        first: the id of the first of them.
-        begin_at: checkpoints by the names of the jobs that they are of.
-    """
-    rows: list[object] = []
-    job = first
-    for each in asked:
-        count = each.elements
-        if each.body.resume_from:
-            at = begin_at[each.body.resume_from]
-            rows += [cluster.checkpoints.first_of(JobId(job + k), at) for k in range(count)]
-        job = JobId(job + count)
-    return rows
-
-
-def _reply(asked: Iterable[ValidJob], first: JobId) -> control_pb2.SubmitReply:
-    reply, job = control_pb2.SubmitReply(), first
-    for each in asked:
-        count = each.elements
-        reply.jobs.add(job=job, elements=count if each.array is not None else 0)
-        job = JobId(job + count)
-    return reply
-
-
-async def _known_requests(
-    ledger: Ledger, asked: Iterable[ValidJob], requests: Sequence[Request], known: JobId, name: str
-) -> list[Request]:
-    """The accepted requests of a repeated call.
-
-    Args:
-        ledger: that has them.
-        asked: the jobs and arrays of the call.
-        requests: of the call, which are to be the same.
-        known: the job of the first request.
-        name: the call's request id.
-
-    Raises:
-        Conflict: they are others.
-    """
-    repeats, found = Repeats(), []
-    contents = (each.content for each in asked for _ in range(each.elements))
-    async for request, content in in_turns(zip(requests, contents, strict=True)):
-        job = ledger.requests.get((request.user, request.request_id))
-        accepted = None if job is None else ledger.jobs[job].request
-        if accepted is None or not repeats.is_same(accepted, request, content):
-            raise _conflict(name, known)
-        found.append(accepted)
-    return found
-
-
-async def _again(
-    asked: Sequence[ValidJob], stored: Job, name: str, caller: Identity, cluster: Cluster
-) -> control_pb2.SubmitReply:
-    """Answer a repeated call whose jobs have left memory: with the same ids, or a conflict."""
-    requests = list(_requests(asked, name, caller, 0.0, ContentSizes()))
-    driver, last = cluster.driver, requests[-1].request_id
-    end = await driver.read(partial(driver.store.request_lookup, caller.name, last))
-    beyond = RequestId(f"{name}{SEPARATOR}{len(requests)}")
-    more = await driver.read(partial(driver.store.request_lookup, caller.name, beyond))
-    pairs = ((stored, requests[0], asked[0]), (end, requests[-1], asked[-1]))
-    if more is not None or not all(
-        job is not None and Repeats().is_same(job.request, request, each.content)
-        for job, request, each in pairs
-    ):
-        raise _conflict(name, stored.job)
-    return _reply(asked, stored.job)
-
-
-def _conflict(name: str, job: JobId | None) -> Conflict:
-    what = "other jobs" if job is None else f"job {job}, submitted with another content"
-    return Conflict(
-        f"request id {name!r} stands for {what} (script, options, variables, time or folder differ)"
-    )
 
 
 def _by_tenants(user: str, asked: Sequence[ValidJob]) -> Counter[Tenants]:
