@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from dlsched.core.cluster.description import ANY_TYPE
 from dlsched.core.cluster.features import features_of
+from dlsched.core.cluster.host_lists import fold
+from dlsched.core.errors import BadInput, not_known
 from dlsched.daemon.live.nodes import LiveNodes
 from dlsched.daemon.nodes.agents import Agents
 from dlsched.daemon.nodes.node_facts import GB, facts_that_count, features_in_force
@@ -21,12 +23,17 @@ class Host:
     name: str
     gpus: int
     gpu_type: str = ""
+    gpu_types: frozenset[str] = frozenset()  # in small letters, of a node that has several
     cpus: int | None = None
     memory_bytes: int | None = None
     tmp_bytes: int | None = None
     partitions: tuple[str, ...] = ()
     features: frozenset[str] = frozenset()  # in small letters, the GPU type among them
     spare: bool = False  # only for jobs that have lost a node or a GPU
+
+    def may_be_of(self, types: Collection[str]) -> bool:
+        """Whether its GPUs have one of these types, in small letters, or theirs is not known."""
+        return self.gpu_type.lower() in types if self.gpu_type else not self.gpu_types
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +46,29 @@ class Capacity:
     def types(self) -> dict[str, str]:
         """The known GPU types, by their names in small letters."""
         return {h.gpu_type.lower(): h.gpu_type for h in self.hosts.values() if h.gpu_type}
+
+    def mixed(self, types: Collection[str], names: Collection[str] = ()) -> str:
+        """Nodes that have GPUs of these types among others, and why they do not count; or nothing.
+
+        Args:
+            types: in small letters.
+            names: of the only nodes that are meant; none: all.
+        """
+        found = [
+            host.name
+            for host in self.hosts.values()
+            if not host.gpu_types.isdisjoint(types) and (not names or host.name in names)
+        ]
+        if not found:
+            return ""
+        has, gets = ("has", "gets") if len(found) == 1 else ("have", "get")
+        return f"{fold(found)} {has} several types and so {gets} only jobs that name none"
+
+    def unknown_type(self, what: str, name: str) -> BadInput:
+        """The refusal of a GPU type that no node has, or none has without another type."""
+        if mixed := self.mixed({name.lower()}):
+            return BadInput(f"{what} {name!r}: no node has GPUs of this type alone; {mixed}")
+        return not_known(what, name, sorted(self.types.values()))
 
     @property
     def features(self) -> frozenset[str]:
@@ -78,12 +108,15 @@ def capacity_of(settings: Settings, ledger: Ledger, nodes: LiveNodes, agents: Ag
     for name, registered in ledger.nodes.items():
         live = nodes.get(name)
         gpu_type = "" if live is None or live.gpu_type == ANY_TYPE else live.gpu_type
-        facts = facts_that_count(sections.get(name), agents.described.get(name))
+        described = agents.described.get(name)
+        facts = facts_that_count(sections.get(name), described)
+        kinds = {gpu.type.lower() for gpu in described.facts.gpus} if described else set()
         cpus, memory_gb, tmp_gb = (facts.get(each) for each in ("cpus", "memory_gb", "tmp_gb"))
         hosts[name] = Host(
             name=name,
             gpus=len(registered.gpus),
             gpu_type=gpu_type,
+            gpu_types=frozenset(kinds if len(kinds) > 1 and not gpu_type else ()),
             cpus=int(cpus) if isinstance(cpus, int | float) else None,
             memory_bytes=int(memory_gb * GB) if isinstance(memory_gb, int | float) else None,
             tmp_bytes=int(tmp_gb * GB) if isinstance(tmp_gb, int | float) else None,

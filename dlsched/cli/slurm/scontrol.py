@@ -22,22 +22,24 @@ _ACTIONS = {
 }
 # what `update JobId=` may set, and the option of `dlsched update` that it is
 _FIELDS = {
-    "timelimit": "time",
-    "partition": "partition",
-    "priority": "priority",
-    "nice": "nice",
-    "qos": "priority_class",
-    "account": "vc",
-    "jobname": "name",
-    "name": "name",
-    "comment": "comment",
-    "starttime": "begin",
-    "deadline": "deadline",
-    "excnodelist": "exclude",
-    "nodelist": "nodelist",
-    "reqnodelist": "nodelist",
-    "mailtype": "notify",
+    "TimeLimit": "time",
+    "Partition": "partition",
+    "Priority": "priority",
+    "Nice": "nice",
+    "QOS": "priority_class",
+    "Account": "vc",
+    "JobName": "name",
+    "Name": "name",
+    "Comment": "comment",
+    "StartTime": "begin",
+    "Deadline": "deadline",
+    "ExcNodeList": "exclude",
+    "NodeList": "nodelist",
+    "ReqNodeList": "nodelist",
+    "MailType": "notify",
 }
+_OF_A_JOB = {n.lower(): n for n in ("JobId", *_FIELDS, "ArrayTaskThrottle", "Dependency")}
+_OF_A_NODE = {name.lower(): name for name in ("NodeName", "State", "Reason")}
 _USE = "show, requeue, requeuehold, hold, release, suspend, resume, update, create, delete, ping"
 
 
@@ -299,11 +301,16 @@ def _update(words: Sequence[str]) -> int:
     from dlsched.core.cluster.host_lists import expand  # noqa: PLC0415
 
     given: dict[str, str] = {}
+    typed: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals:
             raise BadInput(f"update: {shorten(word)!r} is not NAME=VALUE")
-        given[name.lower()] = value
+        given[name.lower()], typed[name.lower()] = value, name
+    known = _OF_A_NODE if "nodename" in given else _OF_A_JOB
+    for lower, name in typed.items():
+        if lower not in known:
+            raise not_known("update:", name, known.values())
     if "nodename" in given:
         names = expand("NodeName", given.pop("nodename"))
         return _update_nodes(names, given)
@@ -312,13 +319,12 @@ def _update(words: Sequence[str]) -> int:
     chosen = job_filter([given.pop("jobid")])
     limit = given.pop("arraytaskthrottle", None)
     awaited = given.pop("dependency", None)
-    for name in given:
-        if name not in _FIELDS:
-            raise not_known("update:", name, (*_FIELDS, "arraytaskthrottle", "dependency"))
-    options = {_FIELDS[name]: value for name, value in given.items()}
+    words_of = {_FIELDS[known[name]]: typed[name] for name in given}
+    options = {_FIELDS[known[name]]: value for name, value in given.items()}
     if "nice" in options:
         options["priority"] = f"-{options.pop('nice')}".replace("--", "")
-    fields = changes(options)
+        words_of["priority"] = words_of.pop("nice")
+    fields = changes(options, words_of)
     if limit is not None:
         fields["array_limit"] = limit
     dependencies = None if awaited is None else wire_dependencies("Dependency", awaited)

@@ -20,8 +20,15 @@ from dlsched.rpc import messages
 _ROWS = {row.options[0].key: row for row in FIELDS if row.update != "never" and row.options}
 
 
-def changes(given: Mapping[str, str], *, now: datetime | None = None) -> dict[str, str]:
+def changes(
+    given: Mapping[str, str], words: Mapping[str, str] | None = None, *, now: datetime | None = None
+) -> dict[str, str]:
     """Return fields and their new values, of texts by the keys of options.
+
+    Args:
+        given: the texts.
+        words: what the user calls options; those that are not named, by their long words.
+        now: the time that relative moments count from.
 
     Raises:
         BadInput: a malformed value, or a deadline that has passed.
@@ -29,7 +36,7 @@ def changes(given: Mapping[str, str], *, now: datetime | None = None) -> dict[st
     at = now or datetime.now().astimezone()
     fields: dict[str, str] = {}
     for key, text in given.items():
-        row, what = _ROWS[key], word_of(key)
+        row, what = _ROWS[key], (words or {}).get(key) or word_of(key)
         if row.name == "gpus":
             wish = parse_gpus(what, text)
             fields["gpus"] = str(wish.count)

@@ -111,9 +111,10 @@ def _curve(what: str, text: str) -> str:
 
 
 def _events(what: str, text: str) -> str:
-    words = [word.strip().lower() for word in text.split(",") if word.strip()]
-    for word in words:
+    typed = [word.strip() for word in text.split(",") if word.strip()]
+    words = [word.lower() for word in typed]
+    for word, shown in zip(words, typed, strict=True):
         if word not in _NOTIFY | _NEVER_HAPPEN:
-            raise not_known(f"{what}:", word, sorted(_NOTIFY))
+            raise not_known(f"{what}:", shown, sorted(_NOTIFY))
     kept = [word for word in words if word not in _NEVER_HAPPEN]
     return "" if "none" in words else ",".join(dict.fromkeys(kept))

@@ -77,9 +77,10 @@ def in_words(holder: Holder) -> str:
     return f"user {user} in class {class_}"
 
 
-def too_many(holder: Holder, gpus: int, most: int) -> str:
-    """Why a job is refused that needs more GPUs than its holder may ever have."""
-    return f"needs {plural(gpus, 'GPU')}, and {in_words(holder)} may have {most}"
+def too_many(holder: Holder, gpus: float, most: float) -> str:
+    """Why a job is refused, or waits, that needs more GPUs than its holder may ever have."""
+    needs = f"{gpus:,.9g} GPU{'' if gpus == 1 else 's'}"
+    return f"needs {needs}, and {in_words(holder)} may have {most:g}"
 
 
 def limit_of(holder: Holder, limits: Mapping[Holder, T]) -> T:
@@ -122,6 +123,8 @@ class GpusInUse(defaultdict[Holder, float]):
     def why(self, holder: Holder, gpus: float) -> str:
         """Why a job that needs so many GPUs waits for a holder."""
         most = self._most(holder) or 0
+        if gpus > most + ROUNDED:
+            return f"{REASONS[holder[0]]}: {too_many(holder, gpus, most)}"
         has = f"{in_words(holder)} has {self[holder]:.9g} of {plural(int(most), 'GPU')}"
         return f"{REASONS[holder[0]]}: {has}, needs {gpus:.9g}"
 

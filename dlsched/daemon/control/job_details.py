@@ -166,7 +166,7 @@ class JobDetails:
         refused = cluster.driver.refusals.get(row.job)
         if refused and refused not in lines[0]:
             lines.append(f"its last placement was refused: {refused}")
-        if row.reason and row.reason not in ("Resources", lines[0]):
+        if row.reason and row.reason != "Resources" and row.reason not in lines[0]:
             lines.append(f"after its last run: {row.reason}")
         return lines
 

@@ -117,6 +117,8 @@ class Views:
         if recovering is not None and recovering.reason.startswith("Orphan"):
             return recovering.reason
         known = self._cluster.live.reason(row.job)
+        if known.startswith("BackOff") and row.reason:
+            return f"{known}; {row.reason}"
         return known or self._cluster.driver.refusals.get(row.job) or row.reason or "Resources"
 
     def doubt(self, row: Job) -> str:

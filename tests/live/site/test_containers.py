@@ -7,6 +7,7 @@ down how it was called, and runs the command on the machine itself.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import stat
 import subprocess
@@ -43,8 +44,16 @@ class Contained(LocalCluster):
         (self.folder / "image.sif").write_text("an image\n")
 
     def _agent_settings(self, name: str) -> dict[str, object]:
-        tool = str(self.tool) if name == "n1" else "none"
-        return {**super()._agent_settings(name), "container_tool": tool}
+        found = super()._agent_settings(name)
+        if name == "n2":
+            return {**found, "container_tool": "none"}
+        is_named = self.tool.name == "enroot"  # of two programs on the path, Apptainer is taken
+        return {**found, "container_tool": str(self.tool)} if is_named else found
+
+    def start_agent(self, name: str, **environment: str) -> subprocess.Popen[bytes]:
+        """As for any node, with the program on the path."""
+        path = f"{self.tool.parent}:{os.environ['PATH']}"
+        return super().start_agent(name, **{"PATH": path, **environment})
 
     def calls(self) -> list[dict[str, object]]:
         """How the program was called, each time."""
@@ -95,6 +104,7 @@ def test_only_nodes_with_a_program_for_containers_are_chosen(contained: Containe
     refused = contained.run("submit", "--container", "image.sif", "-w", "n2", "--", "true")
     assert refused.returncode == 1
     assert len(refused.stderr.splitlines()) == 1
+    assert "0 of that kind (on n2, with Apptainer or enroot)" in refused.stderr
     assert "container" in contained.cli("nodes", "--json")
 
 

@@ -170,13 +170,38 @@ def test_a_node_is_of_the_type_that_it_reports_now() -> None:
             assert cluster.node("n1").gpu_type == shown
 
 
-def test_a_node_with_gpus_of_two_types_serves_jobs_that_name_none() -> None:
-    with LocalCluster(nodes=1, gpus="1:v100+1:a100") as cluster:
-        node = cluster.node("n1")
-        assert (node.gpu_type, [each.type for each in node.devices]) == ("gpu", ["v100", "a100"])
-        refused = cluster.run("submit", "--gpus", "v100:1", "--", "true")
-        assert refused.returncode == 1
-        assert "GPU type 'v100' is not known" in refused.stderr
-        job = cluster.submit("echo $CUDA_VISIBLE_DEVICES", gpus="2")
-        cluster.until(job, "COMPLETED")
-        assert cluster.output(job).count("GPU-") == 2
+@pytest.fixture(scope="module")
+def mixed() -> Iterator[LocalCluster]:
+    """A node with GPUs of two types, and one with GPUs of one."""
+    with LocalCluster(nodes=2, gpus=["2:a100+2:v100", "4:v100"]) as cluster:
+        yield cluster
+
+
+def test_a_node_with_gpus_of_two_types_serves_jobs_that_name_none(mixed: LocalCluster) -> None:
+    node = mixed.node("n1")
+    types = ["a100", "a100", "v100", "v100"]
+    assert (node.gpu_type, [each.type for each in node.devices]) == ("gpu", types)
+    job = mixed.submit("echo $CUDA_VISIBLE_DEVICES", gpus="3", nodelist="n1")
+    mixed.until(job, "COMPLETED")
+    assert mixed.output(job).count("GPU-") == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (
+            ("--gpus", "a100:2"),
+            "GPU type 'a100': no node has GPUs of this type alone; n1 has several",
+        ),
+        (("-C", "a100", "--gpus", "2"), "no node has GPUs of this type alone; n1 has several"),
+        (("--gpus", "v100:6"), "the cluster has 4 of that kind (v100; n1 has several types and so"),
+        (("--gpus", "v100:2", "-w", "n1"), "the cluster has 0 of that kind (v100, on n1; n1 has"),
+        (("--gpus", "h100:2"), "GPU type 'h100' is not known; known: v100"),
+    ],
+)
+def test_a_type_that_only_a_node_of_several_has_is_refused(
+    mixed: LocalCluster, words: tuple[str, ...], why: str
+) -> None:
+    refused = mixed.run("submit", *words, "--wrap", "true")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert why in refused.stderr

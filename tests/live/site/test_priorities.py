@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import getpass
 import subprocess
 import sys
 from itertools import pairwise
@@ -10,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from dlsched.torture.local_cluster import LocalCluster
+from dlsched.torture.local_cluster import LocalCluster, eventually
 
 pytestmark = pytest.mark.slow
 
+ME = getpass.getuser()
 CLAIM = "import os; os.getuid = lambda: 1; from dlsched.cli.main import run; run()"
 REFUSED = "only an operator may raise a priority above 0; a lower one lets other jobs go first"
 
@@ -177,3 +179,33 @@ def test_an_elastic_job_that_asks_for_more_than_its_limit_is_refused_in_both_wor
         assert f"note: job 1 refused: {said}\n" in shown
         rows = list(csv.DictReader(told.read_text().splitlines()))
         assert [row["status"] for row in rows] == ["refused", "completed"]
+
+
+@pytest.mark.parametrize("kind", ["user", "class"])
+def test_a_limit_that_is_lowered_below_a_waiting_job_is_told_in_queue(
+    kind: str, small: LocalCluster
+) -> None:
+    path = small.folder / "dlsched.toml"
+    plain = path.read_text()
+
+    def limit(gpus: int) -> None:
+        """Have a user, or a class, at most so many GPUs."""
+        if kind == "class":
+            path.write_text(f'{plain}[[classes]]\nname = "urgent"\ngpus = {gpus}\n')
+            small.cli("admin", "reload")
+        elif small.run("admin", "quota", "set", "user", ME, "--gpus", str(gpus)).returncode:
+            small.cli("admin", "quota", "add", "user", ME, "--gpus", str(gpus))
+
+    limit(4)
+    options = {"priority_class": "urgent"} if kind == "class" else {}
+    first, second = (small.submit("sleep 600", gpus="3", **options) for _ in range(2))
+    small.until(first, "RUNNING")
+    limit(2)
+    holder = "class urgent" if kind == "class" else f"user {ME}"
+    why = f"needs 3 GPUs, and {holder} may have 2"
+    eventually("queue says it", lambda: why in small.cli("queue", "-j", str(second)))
+    small.cli("cancel", str(first))
+    small.until(first, "CANCELLED")
+    assert why in small.cli("queue", "-j", str(second))
+    limit(3)
+    small.until(second, "RUNNING")

@@ -128,13 +128,19 @@ def test_jobs_are_changed_with_scontrol(login: LoginNode) -> None:
         ("scancel 999999", 1, "scancel: error: job 999999: there is no such job"),
         ("scancel", 2, "scancel: error: no job id given"),
         ("scontrol shutdown", 2, "scontrol: error: command 'shutdown' is not known"),
-        ("scontrol update JobId=1 Gres=gpu:2", 2, "scontrol: error: update: 'gres' is not known"),
+        ("scontrol update JobId=1 Gres=gpu:2", 2, "scontrol: error: update: 'Gres' is not known"),
+        ("scontrol update JobId=1 MailType=NOON", 2, "scontrol: error: MailType: 'NOON' is not"),
+        ("scontrol update JobId=1 TimeLimit=x", 2, "scontrol: error: TimeLimit: 'x' is not a"),
+        ("scontrol update JobId=1 StartTime=x", 2, "scontrol: error: StartTime: 'x' is not a"),
+        ("scontrol update NodeName=n1 Weight=2", 2, "scontrol: error: update: 'Weight' is not"),
+        ("scontrol update NodeName=n1 Comment=a State=drain Reason=b", 2,
+         "scontrol: error: update: 'Comment' is not known; known: NodeName, State, Reason"),
         ("sacct --format=Nonsense", 2, "sacct: error: --format: 'Nonsense' is not known"),
         ("sbatch --licenses=a --wrap true", 2, "sbatch: error: --licenses: not supported"),
         ("sbatch nowhere.sh", 2, "sbatch: error: nowhere.sh: can't be read"),
         ("sinfo -o %q", 2, "sinfo: error: -o: %q is not known"),
     ],
-)
+)  # fmt: skip
 def test_what_is_not_known_is_refused_in_one_line(
     login: LoginNode, line: str, code: int, told: str
 ) -> None:

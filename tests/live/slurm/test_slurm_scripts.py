@@ -260,6 +260,14 @@ def assert_told(login: LoginNode, job: int, why: str) -> None:
     assert why in login.typed(f"dlsched queue -j {job} --json; dlsched show {job} --json")
 
 
+def test_why_the_last_run_failed_is_told_while_the_next_one_pauses(login: LoginNode) -> None:
+    line = "dlsched submit --parsable --gpus 1 --retries 9 -- no-such-program"
+    job = int(login.typed(line))
+    why = "BackOff: it failed too soon; Retry(exit 127: no-such-program: command not found)"
+    eventually("queue says it", lambda: why in login.typed(f"dlsched queue -j {job}"))
+    login.typed(f"dlsched cancel {job}")
+
+
 def test_a_full_disk_is_told_where_users_look(login: LoginNode) -> None:
     full = login.home / "full"
     full.mkdir()

@@ -15,8 +15,8 @@ from typing import Any
 
 from dlsched.client.submission.memory import memory_text
 from dlsched.core.cluster.features import CONTAINER, alternatives_of, holds, with_feature
-from dlsched.core.cluster.host_lists import expand
-from dlsched.core.errors import BadInput, NotAllowed, not_known, plural
+from dlsched.core.cluster.host_lists import expand, fold
+from dlsched.core.errors import BadInput, NotAllowed, plural
 from dlsched.daemon.capacity import Capacity, Host
 from dlsched.daemon.control import bounds
 from dlsched.daemon.control.bounds import check_field
@@ -99,7 +99,7 @@ def validate(
     }
     types, constraint = split_constraint(
         values["constraint"],
-        _types(wanted.gpu_types, capacity, wanted.open_ended),
+        known_types(wanted.gpu_types, capacity, open_ended=wanted.open_ended),
         capacity,
         open_ended=wanted.open_ended,
     )
@@ -139,8 +139,8 @@ def validate(
         "min_gpus": minimum,
         "max_gpus": maximum,
         "gpu_share": _part(values["gpu_share"], limits.gpu_share),
-        "only_nodes": _nodes(wanted.only_nodes, capacity, wanted.open_ended),
-        "not_nodes": _nodes(wanted.not_nodes, capacity, wanted.open_ended),
+        "only_nodes": known_nodes(wanted.only_nodes, capacity, open_ended=wanted.open_ended),
+        "not_nodes": known_nodes(wanted.not_nodes, capacity, open_ended=wanted.open_ended),
         "priority_class": priority_class.name,
         "time_limit_s": check_time(
             priority_class, time_within(values["time_limit_s"], values["time_min_s"], chosen)
@@ -316,18 +316,41 @@ def check_fits(body: JobBody, capacity: Capacity, within: str | None = None) -> 
         for host in capacity.hosts.values()
         if not host.spare
         and (not body.partition or not host.partitions or body.partition in host.partitions)
-        and (not types or not host.gpu_type or host.gpu_type.lower() in types)
+        and (not types or host.may_be_of(types))
         and (not only or host.name in only)
         and host.name not in unwanted
         and (kept is None or host.name in kept)
         and holds(wanted, host.features)
     ]
-    narrowed = types or body.only_nodes or body.partition or wanted or kept is not None
-    where = " of that kind" if narrowed else ""
+    where = _kind(body, within, capacity.mixed(types, only))
     least = body.min_gpus if body.min_gpus is not None else body.gpus
     needs = sorted(body.gang or (), reverse=True)
     _check_gpus(needs, least, [host.gpus for host in hosts], where)
     _check_host(body, needs, least, hosts)
+
+
+def _kind(body: JobBody, within: str | None, mixed: str) -> str:
+    """What a job asks of its nodes and GPUs, as an error says it; empty: nothing.
+
+    Args:
+        body: of the job.
+        within: as of `check_fits`.
+        mixed: nodes that do not count, and why.
+    """
+    alternatives = (
+        " and ".join("Apptainer or enroot" if name == CONTAINER else name for name in names)
+        for names in alternatives_of(body.constraint)
+    )
+    said = (
+        ("", " or ".join(body.gpu_types)),
+        ("on ", fold(body.only_nodes)),
+        ("not on ", fold(body.not_nodes)),
+        ("in partition ", body.partition),
+        ("with ", ", or ".join(alternatives)),
+        ("reserved: ", within or ""),
+    )
+    words = ", ".join(f"{what}{value}" for what, value in said if value)
+    return f" of that kind ({'; '.join(filter(None, (words, mixed)))})" if words else ""
 
 
 def _check_gpus(needs: Sequence[int], least: int, gpus: Sequence[int], where: str) -> None:
@@ -466,18 +489,32 @@ def _check_range(values: dict[str, Any], gang: tuple[int, ...] | None) -> None:
         values["max_nodes"] = None
 
 
-def _types(names: Sequence[str], capacity: Capacity, open_ended: bool) -> tuple[str, ...]:
+def known_types(
+    names: Sequence[str], capacity: Capacity, *, open_ended: bool = False
+) -> tuple[str, ...]:
+    """GPU types as nodes spell them.
+
+    Raises:
+        BadInput: no node has one, and the job may not wait for such a node.
+    """
     known = capacity.types
     found = []
     for name in dict.fromkeys(names):
         bounds.check_text("GPU type", name, 64)
         if name.lower() not in known and not open_ended and capacity.hosts:
-            raise not_known("GPU type", name, sorted(known.values()))
+            raise capacity.unknown_type("GPU type", name)
         found.append(known.get(name.lower(), name))
     return tuple(found)
 
 
-def _nodes(names: Sequence[str], capacity: Capacity, open_ended: bool) -> tuple[str, ...]:
+def known_nodes(
+    names: Sequence[str], capacity: Capacity, *, open_ended: bool = False
+) -> tuple[str, ...]:
+    """Nodes without repetition.
+
+    Raises:
+        BadInput: there is no such node, and the job may not wait for it.
+    """
     found = tuple(dict.fromkeys(names))
     for name in found:
         bounds.check_text("node", name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from dlsched.core.cluster.features import constraint_text, parse_constraint, refuse_unknown
 from dlsched.core.errors import BadInput
 from dlsched.daemon.capacity import Capacity
@@ -26,6 +28,9 @@ def split_constraint(
         return types, ""
     known = capacity.types
     if capacity.hosts and not open_ended:
+        for name in chain.from_iterable(alternatives):
+            if name not in capacity.features and capacity.mixed({name}):
+                raise capacity.unknown_type("constraint: GPU type", name)
         refuse_unknown("constraint", alternatives, capacity.features)
     elif not capacity.hosts and all(len(names) == 1 for names in alternatives):
         known = {names[0]: names[0] for names in alternatives}  # what else could they be

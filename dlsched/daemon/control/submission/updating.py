@@ -26,7 +26,12 @@ from dlsched.daemon.control.submission.job_dependencies import (
     resolved,
     written,
 )
-from dlsched.daemon.control.submission.job_validation import check_fits, check_priority
+from dlsched.daemon.control.submission.job_validation import (
+    check_fits,
+    check_priority,
+    known_nodes,
+    known_types,
+)
 from dlsched.daemon.control.submission.node_constraints import split_constraint
 from dlsched.daemon.control.submission.partitions import check_access, partition_for, tenants_of
 from dlsched.daemon.control.submission.quotas import refuse_beyond_quota
@@ -272,16 +277,15 @@ def _check_words(cluster: Cluster, fields: dict[str, Any]) -> None:
         value = fields.get(name)
         if value and value not in known:
             raise not_known(name, value, known)
-    types = capacity.types
     if "constraint" in fields:
         text = fields.pop("constraint") or ""
         kinds = fields.get("gpu_types", ())
         fields["gpu_types"], fields["constraint"] = split_constraint(
             text, kinds, capacity, open_ended=False
         )
-    for value in fields.get("gpu_types", ()):
-        if capacity.hosts and value.lower() not in types:
-            raise not_known("GPU type", value, sorted(types.values()))
+    known_types(fields.get("gpu_types", ()), capacity)
+    for name in ("only_nodes", "not_nodes"):
+        known_nodes(fields.get(name, ()), capacity)
 
 
 def _lines(  # noqa: PLR0912  # one refusal a branch
