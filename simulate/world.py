@@ -208,27 +208,29 @@ class World:
         table = self.table
         leaving = np.fromiter(suspended, np.int64, len(suspended))
         coming = np.fromiter(launched, np.int64, len(launched))
-        gpus = {row: placement.gpus for row, placement in launched.items()}
+        gpus = np.array([placement.gpus for placement in launched.values()], np.int64)
         if len(leaving):
-            self._count_interruptions(leaving, gpus)
+            after = np.zeros(len(table), np.int64)
+            after[coming] = gpus
+            self._count_interruptions(leaving, after[leaving])
             self._all_leave(leaving, now)
         if len(coming):
-            self._all_begin(coming, launched, np.array(list(gpus.values())), now)
+            self._all_begin(coming, launched, gpus, now)
         self.running += len(coming) - len(leaving)
         for row in suspended:
-            self.join_queue(row)
+            if row not in launched:
+                self.join_queue(row)
         for row in launched:
-            self.leave_queue(row)
-        for row in coming[table.rate[coming] > 0].tolist():
-            self.progress.expect_end(row, now)
+            if row not in suspended:
+                self.leave_queue(row)
+        self.progress.expect_ends(coming[table.rate[coming] > 0], now)
 
-    def _count_interruptions(self, leaving: Rows, gpus: dict[int, int]) -> None:
-        """As `_count_interruption`, before the units leave."""
+    def _count_interruptions(self, leaving: Rows, after: Ints) -> None:
+        """As `_count_interruption`, before the units leave; they get so many GPUs again."""
         table = self.table
         if self.semantics.moved_counts == "preemption":
             table.preemptions[leaving] += 1
             return
-        after = np.array([gpus.get(row, 0) for row in leaving.tolist()])
         table.preemptions[leaving[after == 0]] += 1
         as_many = after == table.gpus_now[leaving]
         table.migrations[leaving[as_many]] += 1
@@ -241,17 +243,21 @@ class World:
         table.saved[rows] = table.executed[rows]
         table.gpu_limit[rows] = 1.0
         table.status[rows] = WAITING
-        for row in rows.tolist():
-            self.recorder.ended(row, now)
+        if self.recorder.keeps_segments:
+            for row in rows.tolist():
+                self.recorder.ended(row, now)
 
     def _all_begin(
         self, rows: Rows, launched: dict[int, Placement], gpus: Rows, now: float
     ) -> None:
         """As `start` for each row."""
-        ready = np.array([now + self.overhead_of(row) for row in launched])
+        ready = now + np.full(len(rows), self.costs.restart_overhead or 0.0)
+        if self.semantics.overhead == "restarts":
+            ready[np.isnan(self.table.first_start[rows])] = now
         self._write_begun(rows, now, gpus, ready, self.progress.begin_all(launched))
-        for row, placement in launched.items():
-            self.recorder.began(row, placement, now)
+        if self.recorder.keeps_segments:
+            for row, placement in launched.items():
+                self.recorder.began(row, placement, now)
 
     def _write_begun(
         self, rows: Rows, now: float | Floats, gpus: Ints, ready: Floats, rates: Floats

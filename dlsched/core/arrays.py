@@ -17,6 +17,22 @@ Rows = NDArray[np.int64]  # row numbers of a UnitTable
 T = TypeVar("T", bound=np.generic)
 
 
+def kinds_of(*columns: NDArray[Any]) -> tuple[Ints, Ints]:
+    """Which entries are equal in all columns.
+
+    Returns:
+        one entry of each kind, and the kind of each entry.
+    """
+    order = np.lexsort(columns)
+    starts = np.ones(len(order), np.bool_)
+    if len(order):
+        ordered = [column[order] for column in columns]
+        starts[1:] = np.logical_or.reduce([each[1:] != each[:-1] for each in ordered])
+    kind = np.empty(len(order), np.int64)
+    kind[order] = np.cumsum(starts) - 1
+    return order[starts], kind
+
+
 def numbers(column: NDArray[Any]) -> Floats:
     """A column as numbers; in a live cluster one submission may say a word instead: NaN."""
     if column.dtype != np.object_:

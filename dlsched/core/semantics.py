@@ -144,7 +144,14 @@ class Semantics:
         """When arrivals at these times become visible."""
         if self.arrivals == "instant":
             return times
-        step = self.slot or self.grid_length
+        return self._multiples(self.slot or self.grid_length, times)
+
+    def ticks_at_or_after(self, times: Floats) -> Floats:
+        """As `tick_at_or_after`, of many times."""
+        return self._multiples(self.grid_length, times)
+
+    def _multiples(self, step: float, times: Floats) -> Floats:
+        """As `_multiple`, of many times."""
         steps = np.maximum(np.ceil((times - self.origin) / step), 0.0)
         # the quotients may have been rounded across a whole number
         steps -= (steps > 0) & (self.origin + (steps - 1) * step >= times)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import heapq
 import math
 
+import numpy as np
+
 from dlsched.core.allocation import Grant
+from dlsched.core.arrays import Floats, Rows
 from dlsched.core.cluster.occupancy import Placement
 from simulate.progress.strategy import Complete, Progress, Setting
 
@@ -35,6 +38,13 @@ class LazyProgress(Progress):
         left = self.setting.true_work.item(row) - table.executed.item(row)
         return table.progress_from.item(row) + max(left, 0.0) / table.rate.item(row)
 
+    def ends_of(self, rows: Rows) -> Floats:
+        """As `end_of`, of many units."""
+        table = self.setting.table
+        left = np.maximum(self.setting.true_work[rows] - table.executed[rows], 0.0)
+        ends: Floats = table.progress_from[rows] + left / table.rate[rows]
+        return ends
+
     def expect_end(self, row: int, now: float) -> None:
         """Enter in the agenda when a running unit will be seen to end."""
         end = seen = self.end_of(row)
@@ -48,6 +58,27 @@ class LazyProgress(Progress):
         if seen != end:
             self._exact_end[row] = end
         self.enter_end(row, seen)
+        self._drop_stale_ends()
+
+    def expect_ends(self, rows: Rows, now: float) -> None:
+        """Enter in the agenda when units that have just begun will be seen to end."""
+        semantics = self.setting.semantics
+        if semantics.release != "tick" or not len(rows):
+            super().expect_ends(rows, now)
+            return
+        ends = self.ends_of(rows)
+        seen = semantics.ticks_at_or_after(ends)
+        for place in np.flatnonzero(seen <= now).tolist():
+            seen[place] = semantics.tick_after(now)
+        listed = rows.tolist()
+        later = seen != ends
+        self._exact_end.update(zip(rows[later].tolist(), ends[later].tolist(), strict=True))
+        speeds = [self._speeds[row] for row in listed]
+        self._ends += zip(seen.tolist(), listed, speeds, strict=True)
+        heapq.heapify(self._ends)
+        self._drop_stale_ends()
+
+    def _drop_stale_ends(self) -> None:
         if len(self._ends) > 2 * len(self.setting.occupancy.held) + STALE_ENDS:
             speeds = self._speeds
             self._ends = [end for end in self._ends if speeds[end[1]] == end[2]]

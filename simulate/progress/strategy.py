@@ -171,9 +171,12 @@ class Progress(ABC):
     def begin_all(self, launched: dict[int, Placement]) -> Floats:
         """As `begin`, for many units, beside which no other has their GPUs; their speeds."""
         setting = self.setting
-        rate = setting.performance.rate
-        table, occupancy = setting.table, setting.occupancy
-        return np.array([rate(row, where, table, occupancy) for row, where in launched.items()])
+        return setting.performance.rates(launched, setting.table, setting.occupancy)
+
+    def expect_ends(self, rows: Rows, now: float) -> None:
+        """As `expect_end`, for many units that have just begun."""
+        for row in rows.tolist():
+            self.expect_end(row, now)
 
     def stop_all(self, rows: Rows, now: float | Floats) -> Stints:
         """As `stop`, for many units; `now` is that of all or of each."""
@@ -185,12 +188,11 @@ class Progress(ABC):
             needed = np.divide(left, rate, out=np.full(len(rows), np.inf), where=rate > 0)
             worked = np.minimum(worked, needed)
         self.entered[rows] = 0.0
-        listed: list[int] = rows.tolist()
-        for row in listed:
+        for row in rows.tolist():
             self.forget_end(row)
         ready = begins
         if self.ready:
-            pairs = zip(listed, begins.tolist(), strict=True)
+            pairs = zip(rows.tolist(), begins.tolist(), strict=True)
             ready = np.array([self.ready.pop(row, begin) for row, begin in pairs])
         return Stints(worked, entered, worked * rate, ready)
 

@@ -52,6 +52,7 @@ def test_arrivals_are_seen_at_the_first_tick_that_is_not_before_them(
     seen = semantics.seen_at(np.array(times))
     assert seen.tolist() == [semantics.tick_at_or_after(time) for time in times]
     assert (seen >= np.array(times)).all()
+    assert semantics.ticks_at_or_after(np.array(times)).tolist() == seen.tolist()
 
 
 def test_there_is_no_tick_before_the_origin() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dlsched.core.semantics import PROFILES
+from dlsched.core.speed.truth import PerformanceModel
 from simulate.clusters.cluster_events import ClusterEvent
 
 
@@ -118,7 +119,7 @@ def test_a_gang_over_two_nodes_loses_both(lab: Any) -> None:
 
 
 def test_lost_seconds_are_seconds_whatever_the_speed(lab: Any) -> None:
-    class Twice:
+    class Twice(PerformanceModel):
         def rate(self, *_: Any, **__: Any) -> float:
             return 2.0
 

@@ -17,6 +17,7 @@ from dlsched.core.errors import BadInput, PolicyFailed
 from dlsched.core.options import NoOptions
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.semantics import PROFILES, Semantics
+from dlsched.core.speed.truth import PerformanceModel
 from dlsched.core.stage import AdmissionPolicy, Estimator, FairnessPolicy
 from dlsched.core.units import Units
 from dlsched.core.walk.walk import Walk
@@ -300,7 +301,7 @@ def test_a_policy_that_waits_for_its_alarm_is_not_taken_for_dead(lab: Any) -> No
 DRIFT = Semantics(name="drift", grid=100.0, drift=True, release="tick")
 
 
-class Speed:
+class Speed(PerformanceModel):
     def __init__(self, rate: float) -> None:
         self.value = rate
 

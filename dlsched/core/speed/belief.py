@@ -18,6 +18,7 @@ import numpy as np
 
 from dlsched.core.arrays import Floats, Ints, Rows
 from dlsched.core.speed.interference import NoInterference, TablePairs
+from dlsched.core.speed.truth import PerformanceModel, Speeds
 from dlsched.core.units import Units, UnitTable
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from dlsched.core.speed.interference import Interference
     from dlsched.core.speed.scaling import Scaling
     from dlsched.core.speed.sensitivity import HostSpeeds
-    from dlsched.core.speed.truth import Speeds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +148,8 @@ class Belief:
 NOTHING_KNOWN = Belief()
 
 
-class AsBelieved:
-    """A belief taken for the truth (a `PerformanceModel`): what would become of a plan?
+class AsBelieved(PerformanceModel):
+    """A belief taken for the truth: what would become of a plan?
 
     Work is in seconds on the gang that was asked for, on the fastest type that is known. A gang
     over several types is as fast as on the slowest. A row beside another is as fast as the pair is

@@ -107,7 +107,7 @@ def of_others(limits: Floats) -> Floats:
     return found
 
 
-class SharedSpeed:
+class SharedSpeed(PerformanceModel):
     """The truth of units that share GPUs: as fast as alone, times what the others leave of it.
 
     A table of steps per second knows its pairs itself; it is asked directly where no unit is
@@ -152,6 +152,14 @@ class SharedSpeed:
                 "know how fast they are together"
             )
         return self._alone.rate(row, placement, units, occupancy) * relative
+
+    def rates(
+        self, placements: Mapping[int, Placement], units: UnitTable, occupancy: Occupancy
+    ) -> Floats:
+        """Work per second of units that have their GPUs for themselves."""
+        if (units.gpu_limit[list(placements)] == 1.0).all():
+            return self._alone.rates(placements, units, occupancy)
+        return super().rates(placements, units, occupancy)
 
     def relative(
         self,

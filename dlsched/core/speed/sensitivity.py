@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from dlsched.core.allocation import HostShare
-from dlsched.core.arrays import Floats, Ints, Rows
+from dlsched.core.arrays import Floats, Ints, Rows, kinds_of
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.cluster.occupancy import Occupancy, Placement
 from dlsched.core.errors import BadInput
@@ -123,20 +123,25 @@ class HostSpeeds:
         found: Floats = self._ideal[self._codes[rows]]
         return found
 
-    def gain(self, row: int, share: HostShare) -> float:
-        """Speed of a row with a share, over that with the proportional one; 1 where unknown."""
-        code = self._codes.item(row)
+    def gains(self, rows: Rows, shares: Floats) -> Floats:
+        """Speeds of rows with shares, over those with the proportional one; 1 where unknown.
+
+        Args:
+            rows: the units.
+            shares: of each, [row, (processors, GB)] for each GPU.
+        """
+        first, kind = kinds_of(self._codes[rows], *shares.T)
+        codes, distinct = self._codes[rows[first]].tolist(), shares[first].tolist()
+        found = [self._gain(code, HostShare(*s)) for code, s in zip(codes, distinct, strict=True)]
+        return np.array(found, np.float64)[kind]
+
+    def _gain(self, code: int, share: HostShare) -> float:
         if code < 0:
             return 1.0
         known = self._known.get((code, share))
         if known is None:
             known = self._known[code, share] = self._profiles[code].at(share)
         return known
-
-    def gains(self, rows: Rows, shares: Floats) -> Floats:
-        """As `gain`, of rows with a share each."""
-        pairs = zip(rows.tolist(), map(HostShare._make, shares.tolist()), strict=True)
-        return np.array([self.gain(row, share) for row, share in pairs])
 
     def step_s(self, rows: Rows) -> Floats:
         """Seconds of a step with the proportional share; NaN where it is not known."""
@@ -159,8 +164,8 @@ class HostSpeeds:
         return [HostShare(c, m) for c in cpus for m in memory], profile.gain.ravel()
 
 
-class SensitiveSpeed:
-    """A performance model in which processors and memory matter (a `PerformanceModel`).
+class SensitiveSpeed(PerformanceModel):
+    """A performance model in which processors and memory matter.
 
     A row that is given nothing has what it asks for; one that asks for nothing has its
     proportional share.
@@ -191,28 +196,37 @@ class SensitiveSpeed:
         partners: tuple[int, ...] = (),
     ) -> float:
         """Work per second."""
-        gain = self._host.gain(row, given_share(units, row, self._host.proportional))
         rate = self._inside.rate(row, placement, units, occupancy, partners)
+        return self._with_shares(np.array([row]), np.array([rate]), units).item(0)
+
+    def rates(
+        self, placements: Mapping[int, Placement], units: UnitTable, occupancy: Occupancy
+    ) -> Floats:
+        """Work per second of units that have their GPUs for themselves."""
+        rows = np.fromiter(placements, np.int64, len(placements))
+        return self._with_shares(rows, self._inside.rates(placements, units, occupancy), units)
+
+    def _with_shares(self, rows: Rows, rates: Floats, units: UnitTable) -> Floats:
+        """The rates of rows with what they have, from those with the proportional share."""
+        gains = self._host.gains(rows, given_shares(units, rows, self._host.proportional))
         if self._round_s is None:
-            return rate * gain
-        step_s = self._host.step_s(np.array([row])).item(0) / (gain * rate)
-        per_round = math.floor(self._round_s / step_s)
+            return rates * gains
+        steps_s = self._host.step_s(rows) / (gains * rates)
+        per_round: Floats = np.floor(self._round_s / steps_s)
         return per_round * (self._host.work_per_step or 1.0) / self._round_s
 
 
-def given_share(units: UnitTable, row: int, proportional: HostShare) -> HostShare:
-    """What a row has for each GPU: as given, else as asked, else its proportional share."""
-    gang = max(units.gang.item(row), 1)
-    found = []
-    for given, asked, usual in (
-        (units.gpu_cpus, units.cpus, proportional.cpus),
-        (units.gpu_memory_gb, units.memory_gb, proportional.memory_gb),
-    ):
-        has = given.item(row)
-        if math.isnan(has):
-            has = asked.item(row) / gang
-        found.append(usual if math.isnan(has) else has)
-    return HostShare(*found)
+def given_shares(units: UnitTable, rows: Rows, proportional: HostShare) -> Floats:
+    """What rows have for each GPU, [row, (processors, GB)].
+
+    As given, else as asked, else the proportional share.
+    """
+    given = np.stack([units.gpu_cpus[rows], units.gpu_memory_gb[rows]], axis=1)
+    asked = np.stack([units.cpus[rows], units.memory_gb[rows]], axis=1)
+    asked /= np.maximum(units.gang[rows], 1)[:, None]
+    has = np.where(np.isnan(given), asked, given)
+    found: Floats = np.where(np.isnan(has), np.array(proportional), has)
+    return found
 
 
 def refuse_unknown(models: Sequence[str], profiles: Mapping[str, HostProfile]) -> None:

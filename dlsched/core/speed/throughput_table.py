@@ -17,6 +17,7 @@ import numpy as np
 from dlsched.core.arrays import Bools, Floats, Ints, Rows
 from dlsched.core.cluster.occupancy import Occupancy, Placement
 from dlsched.core.errors import BadInput, plural
+from dlsched.core.speed.truth import PerformanceModel
 from dlsched.core.units import UnitTable
 
 
@@ -227,7 +228,7 @@ class ThroughputTable:
         return np.asarray(rows, np.int64)
 
 
-class TableSpeed:
+class TableSpeed(PerformanceModel):
     """The table as a performance model, and as what policies believe of speeds.
 
     A unit's work is counted in steps, or in seconds on its fastest type. A unit on GPUs of several

@@ -7,8 +7,10 @@ a throughput table.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
+
+import numpy as np
 
 from dlsched.core.arrays import Floats, Ints, Rows
 from dlsched.core.cluster.occupancy import Occupancy, Placement
@@ -37,6 +39,13 @@ class PerformanceModel(Protocol):
         """
         ...
 
+    def rates(
+        self, placements: Mapping[int, Placement], units: UnitTable, occupancy: Occupancy
+    ) -> Floats:
+        """Work per second of units that have their GPUs for themselves, in the same order."""
+        pairs = placements.items()
+        return np.array([self.rate(row, where, units, occupancy) for row, where in pairs])
+
 
 class Speeds(Protocol):
     """Where a belief has its rates by GPU type from: steps per second, alone and in pairs.
@@ -64,7 +73,7 @@ class Speeds(Protocol):
         ...
 
 
-class PlainDuration:
+class PlainDuration(PerformanceModel):
     """A trace that says how long each job runs on its own gang: one second a second."""
 
     def rate(
@@ -77,3 +86,9 @@ class PlainDuration:
     ) -> float:
         """Always 1.0."""
         return 1.0
+
+    def rates(
+        self, placements: Mapping[int, Placement], units: UnitTable, occupancy: Occupancy
+    ) -> Floats:
+        """Always 1.0."""
+        return np.ones(len(placements))

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dlsched.core.allocation import HostShare, Refused
-from dlsched.core.arrays import Floats
+from dlsched.core.arrays import kinds_of
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.host_shares import HostPolicy
 from dlsched.core.walk.host_sharing_anew import (
@@ -43,11 +43,14 @@ class HostSharing:
         self._walk, self._policy = walk, policy
         units = walk.ctx.units
         demand = policy.demand(units, walk.ctx)
-        best, least = _as_shares(demand.best), _as_shares(demand.least)
-        self._wanted: dict[int, tuple[HostShare, HostShare]] = dict(
-            zip(units.rows.tolist(), zip(best, least, strict=True), strict=True)
-        )
+        first, kind = kinds_of(*demand.best.T, *demand.least.T)
+        each = zip(demand.best[first].tolist(), demand.least[first].tolist(), strict=True)
+        pairs = [(HostShare(*best), HostShare(*least)) for best, least in each]
+        wanted = [pairs[number] for number in kind.tolist()]
+        self._wanted: dict[int, tuple[HostShare, HostShare]]
+        self._wanted = dict(zip(units.rows.tolist(), wanted, strict=True))
         self._on_node: dict[int, dict[int, int]] | None = None  # rows with their GPUs; not yet seen
+        self._served = 0  # rows that came in one go, with shares that they want
 
     def wanted(self, row: int) -> tuple[HostShare, HostShare]:
         """The best and the least share of a row."""
@@ -111,6 +114,7 @@ class HostSharing:
         for row in nodes.fill(rows, walk.table.gang[rows].tolist()):
             walk.refuse(row, self._lacks(row, walk.table.gang.item(row)))
         walk.replace_all(nodes.placements, nodes.shares)
+        self._served = len(walk.launched)
         return True
 
     def _lacks(self, row: int, gpus: int) -> Refused:
@@ -150,9 +154,9 @@ class HostSharing:
             if isinstance(placed, Placement):
                 return placed
         if takes:
-            for node, count in where_room_is_made(
-                walk.free_masks(open_nodes & walk.occupancy.open_nodes), gpus
-            ):
+            usable = open_nodes & walk.occupancy.open_nodes
+            level = [nodes & usable for nodes in walk.occupancy.level]
+            for node, count in where_room_is_made(level, gpus):
                 self._take_from_peers(node, least, count)
             placed = walk.place_anywhere(row, gpus, nodes, returns=returns)
             if isinstance(placed, Placement):
@@ -196,7 +200,9 @@ class HostSharing:
         """Settle the shares of all rows on GPUs, by rank; not where all were just placed anew."""
         walk, policy = self._walk, self._policy
         held, full = walk.occupancy.held, walk.ctx.mode == "full"
-        fed = all(walk.share_of(row) in self._wanted[row] for row in walk.launched)
+        fed = len(walk.launched) == self._served or all(
+            walk.share_of(row) in self._wanted[row] for row in walk.launched
+        )
         if fed and (not full or (walk.is_anew and not policy.decides_together)):
             return
         rows = [row for row in self._ranked() if row in held]
@@ -227,10 +233,3 @@ class HostSharing:
         for node, mask in zip(placement.nodes, placement.masks, strict=True):
             self._take_from_peers(node, least, mask.bit_count())
         self._walk.give(row, least)
-
-
-def _as_shares(wanted: Floats) -> list[HostShare]:
-    """Rows of an array as shares; there are few distinct ones."""
-    known: dict[tuple[float, ...], HostShare] = {}
-    pairs = zip(wanted[:, 0].tolist(), wanted[:, 1].tolist(), strict=True)
-    return [known.get(each) or known.setdefault(each, HostShare(*each)) for each in pairs]

@@ -8,14 +8,18 @@ one of its rows gives something up.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 
 from dlsched.core.allocation import HostShare
-from dlsched.core.cluster.occupancy import Placement, lowest_bits
+from dlsched.core.cluster.occupancy import Placement, lowest_bits, lowest_node
 
 HAIR = 1e-9  # shares such as 1/3 of a core must add up to the whole
 Parts = list[tuple[int, int]]  # nodes, and GPUs of each
+Peer = tuple[tuple[int, float, float, int], int, int]  # which gives up first, a row, its GPUs
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,15 +43,20 @@ class Nodes:
     spares: bool
     placements: dict[int, Placement] = field(default_factory=dict)
     shares: dict[int, HostShare] = field(default_factory=dict)
+    _level: list[int] = field(default_factory=list)  # nodes by their free GPUs, as bits
     _open: int = 0  # nodes with a free GPU, as bits
     _poor: dict[HostShare, int] = field(default_factory=dict)  # nodes without room for a share
-    _on: list[list[tuple[int, int]]] = field(default_factory=list)  # rows of nodes, with their GPUs
+    _rich: list[list[Peer]] = field(default_factory=list)  # of nodes: rows above their least
 
     def fill(self, rows: Sequence[int], gangs: Sequence[int]) -> list[int]:
         """Serve rows in order; returns those that found enough free GPUs, but no room."""
-        self._on = [[] for _ in self.free]
-        self._open = sum(1 << node for node, mask in enumerate(self.free) if mask)
-        left, refused = sum(mask.bit_count() for mask in self.free), list[int]()
+        counts = [mask.bit_count() for mask in self.free]
+        self._level = [0] * (max(counts, default=0) + 1)
+        for node, count in enumerate(counts):
+            self._level[count] |= 1 << node
+        self._open = sum(self._level[1:])
+        self._rich = [[] for _ in self.free]
+        left, refused = sum(counts), list[int]()
         for row, gang in zip(rows, gangs, strict=True):
             if gang > left:
                 continue
@@ -66,29 +75,21 @@ class Nodes:
             share = least
             parts = None if least == best else self._find(least, gang)
             if parts is None:
-                for node, count in where_room_is_made(self.free, gang):
+                for node, count in where_room_is_made(self._level, gang):
                     self._take_from_peers(node, least, count)
                 parts = self._find(least, gang)
         if parts is None:
             return False
-        cpus, memory = share
-        masks = []
-        for node, count in parts:
-            mask = lowest_bits(self.free[node], count)
-            masks.append(mask)
-            self.free[node] ^= mask
-            if not self.free[node]:
-                self._open ^= 1 << node
-            self.cpus[node] -= cpus * count
-            self.memory_gb[node] -= memory * count
-            self._on[node].append((row, count))
-        self.placements[row] = Placement(tuple(node for node, _ in parts), tuple(masks))
-        self.shares[row] = share
+        self._give(row, share, parts)
+        if share != least:
+            for node, count in parts:
+                rank = (len(parts), -share.cpus, -share.memory_gb, len(self.shares))
+                insort(self._rich[node], (rank, row, count))
         return True
 
     def _find(self, share: HostShare, gang: int) -> Parts | None:
         """The lowest free GPUs with room for a share each; None where there are too few."""
-        cpus, memory = share
+        free, has_cpus, has_memory, (cpus, memory) = self.free, self.cpus, self.memory_gb, share
         parts: Parts = []
         poor = self._poor.get(share, 0)
         nodes = self._open & ~poor
@@ -96,77 +97,95 @@ class Nodes:
             bit = nodes & -nodes
             nodes ^= bit
             node = bit.bit_length() - 1
-            count = min(self.free[node].bit_count(), gang)
-            if self.cpus[node] < cpus * count:
-                count = max(int(self.cpus[node] / cpus + HAIR), 0)
-            if count and self.memory_gb[node] < memory * count:
-                count = max(int(self.memory_gb[node] / memory + HAIR), 0)
+            count = 1 if gang == 1 else min(free[node].bit_count(), gang)
+            if has_cpus[node] < cpus * count:
+                count = max(int(has_cpus[node] / cpus + HAIR), 0)
+            if count and has_memory[node] < memory * count:
+                count = max(int(has_memory[node] / memory + HAIR), 0)
             if not count:
                 poor |= bit
                 continue
             parts.append((node, count))
             gang -= count
             if not gang:
-                self._poor[share] = poor
-                return parts
+                break
         self._poor[share] = poor
-        return None
+        return None if gang else parts
+
+    def _give(self, row: int, share: HostShare, parts: Parts) -> None:
+        """Give a row the lowest free GPUs of nodes, and a share for each."""
+        free, level, (cpus, memory) = self.free, self._level, share
+        nodes, masks = [], []
+        for node, count in parts:
+            idle, bit = free[node], 1 << node
+            mask, had = lowest_bits(idle, count), idle.bit_count()
+            nodes.append(node)
+            masks.append(mask)
+            free[node] = idle ^ mask
+            level[had] ^= bit
+            level[had - count] |= bit
+            if had == count:
+                self._open ^= bit
+            self.cpus[node] -= cpus * count
+            self.memory_gb[node] -= memory * count
+        self.placements[row] = Placement(tuple(nodes), tuple(masks))
+        self.shares[row] = share
 
     def _take_from_peers(self, node: int, share: HostShare, gpus: int) -> None:
         """Let rows on a node give up what is above their least, until there is room."""
-        has_free = (self.cpus[node], self.memory_gb[node])
-        short = shortage(share, gpus, has_free)
+        short = shortage(share, gpus, (self.cpus[node], self.memory_gb[node]))
         if not short:
             return
-        shares, placements = self.shares, self.placements
-
-        def key(entry: tuple[int, int]) -> tuple[int, float, float]:
-            cpus, memory = shares[entry[0]]
-            return len(placements[entry[0]].nodes), -cpus, -memory
-
-        for row, count in sorted(self._on[node], key=key):
-            has, least = shares[row], self.wanted[row][1]
+        for _, row, count in tuple(self._rich[node]):
+            has, least = self.shares[row], self.wanted[row][1]
             after = gives_up(has, least, count, short, spares=self.spares)
             if after is None:
                 continue
-            if has != (now := lower_of(has, least)):
-                shares[row] = now
-                for other, mask in zip(*placements[row], strict=True):
-                    self.cpus[other] += (has.cpus - now.cpus) * mask.bit_count()
-                    self.memory_gb[other] += (has.memory_gb - now.memory_gb) * mask.bit_count()
-                    for each in self._poor:
-                        self._poor[each] &= ~(1 << other)
+            self._cut(row, has, lower_of(has, least))
             short = after
             if max(short) <= HAIR:
                 return
 
+    def _cut(self, row: int, has: HostShare, now: HostShare) -> None:
+        """Leave a row less than it has."""
+        self.shares[row] = now
+        nodes, masks = self.placements[row]
+        for node, mask in zip(nodes, masks, strict=True):
+            self.cpus[node] += (has.cpus - now.cpus) * mask.bit_count()
+            self.memory_gb[node] += (has.memory_gb - now.memory_gb) * mask.bit_count()
+            self._rich[node] = [peer for peer in self._rich[node] if peer[1] != row]
+        changed = ~sum(1 << node for node in nodes)
+        for share in self._poor:
+            self._poor[share] &= changed
 
-def where_room_is_made(free: Sequence[int], gpus: int) -> Parts:
-    """Nodes whose free GPUs a row is to get, with how many; `free` are the GPUs, as bits.
+
+def where_room_is_made(level: Sequence[int], gpus: int) -> Parts:
+    """Nodes whose free GPUs a row is to get, with how many.
 
     One node where there is one (the first), else nodes with the fewest free GPUs first.
+
+    Args:
+        level: the nodes that have so many free GPUs, as bits.
+        gpus: that the row needs.
     """
-    counts = [(mask.bit_count(), node) for node, mask in enumerate(free) if mask]
-    if gpus > 1:
-        for count, node in counts:
-            if count >= gpus:
-                return [(node, gpus)]
+    if gpus > 1 and (roomy := reduce(or_, level[gpus:], 0)):
+        return [(lowest_node(roomy), gpus)]
     chosen: Parts = []
-    for count, node in sorted(counts):
-        chosen.append((node, min(count, gpus)))
-        gpus -= min(count, gpus)
-        if not gpus:
-            break
+    for count, nodes in enumerate(level[1:], start=1):
+        left = nodes
+        while left and gpus:
+            taken = min(count, gpus)
+            chosen.append((lowest_node(left), taken))
+            left &= left - 1
+            gpus -= taken
     return chosen
 
 
 def shortage(share: HostShare, gpus: int, free: tuple[float, float]) -> tuple[float, float] | None:
     """What is missing for a share for each of some GPUs; None: nothing."""
-    missing = [
-        max(0.0, need * gpus - has) if need > 0 else 0.0  # NaN needs nothing
-        for need, has in zip(share, free, strict=True)
-    ]
-    return (missing[0], missing[1]) if any(each > HAIR for each in missing) else None
+    cpus = max(0.0, share.cpus * gpus - free[0])  # NaN needs nothing, and 0 is then the greater
+    memory = max(0.0, share.memory_gb * gpus - free[1])
+    return (cpus, memory) if cpus > HAIR or memory > HAIR else None
 
 
 def gives_up(
@@ -176,11 +195,12 @@ def gives_up(
 
     None: it is passed over, since that would help nothing.
     """
-    above = [max(0.0, a - b) * gpus for a, b in zip(has, least, strict=True)]
-    if spares and not any(s > HAIR and a > HAIR for s, a in zip(short, above, strict=True)):
+    cpus = max(0.0, has.cpus - least.cpus) * gpus
+    memory = max(0.0, has.memory_gb - least.memory_gb) * gpus
+    helps = (short[0] > HAIR and cpus > HAIR) or (short[1] > HAIR and memory > HAIR)
+    if spares and not helps:
         return None
-    left = [max(0.0, s - a) for s, a in zip(short, above, strict=True)]
-    return (left[0], left[1])
+    return max(0.0, short[0] - cpus), max(0.0, short[1] - memory)
 
 
 def lower_of(has: HostShare, least: HostShare) -> HostShare:

@@ -10,6 +10,7 @@ Invariant: between calls the occupancy is that of the start plus `suspended` and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import NoReturn, Protocol
 
 import numpy as np
@@ -475,7 +476,8 @@ class Walk:
         self._host = None  # counted anew when it is asked for
         rows = list(shares)
         old = np.stack([self.table.gpu_cpus[rows], self.table.gpu_memory_gb[rows]], axis=1)
-        changed = (old != np.array(list(shares.values())).reshape(-1, 2)).any(axis=1)
+        new = np.fromiter(chain.from_iterable(shares.values()), np.float64, 2 * len(rows))
+        changed = (old != new.reshape(-1, 2)).any(axis=1)
         for place in np.flatnonzero(changed).tolist():
             self.give(rows[place], shares[rows[place]])
 

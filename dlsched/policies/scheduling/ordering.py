@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dlsched.core.arrays import Bools, Floats, Rows
+from dlsched.core.arrays import Bools, Floats, Rows, carried
 from dlsched.core.units import Units
 
 
@@ -55,7 +55,8 @@ class PersistentOrder:
     """
 
     def __init__(self) -> None:
-        self._rank: dict[int, int] = {}
+        self._rows: Rows = np.zeros(0, np.int64)  # in order
+        self._rank: Rows = np.zeros(0, np.int64)  # by row; -1 where it has none
 
     def sort(self, units: Units, *keys: Floats, remember: bool = True) -> Rows:
         """Positions sorted by the keys, most important first, smallest first.
@@ -63,33 +64,48 @@ class PersistentOrder:
         `remember` keeps the result for the next time; not where only some rows are sorted, as in a
         fill, or the others would lose their places.
         """
-        rows = units.rows.tolist()
-        rank = self._rank
-        last = len(rank) + len(rows)
-        previous = np.array([rank.get(row, last) for row in rows], np.int64)
+        rows = units.rows
+        self._reach(int(rows.max(initial=-1)) + 1)
+        previous = self._rank[rows]
+        previous[previous < 0] = len(self._rows)
         base = np.argsort(previous, kind="stable")
         order = base[order_by(*(key[base] for key in keys))]
         if remember:
-            self._rank = {rows[position]: place for place, position in enumerate(order.tolist())}
+            self._remember(rows[order])
         return order
 
     def place(self, row: int) -> float:
         """Where a row was the previous time; inf for a new one."""
-        return self._rank.get(row, np.inf)
+        known = row < len(self._rank) and self._rank.item(row) >= 0
+        return self._rank.item(row) if known else np.inf
+
+    def _remember(self, rows: Rows) -> None:
+        """Take an order of rows in place of the present one."""
+        self._reach(int(rows.max(initial=-1)) + 1)
+        self._rank[self._rows] = -1
+        self._rank[rows] = np.arange(len(rows))
+        self._rows = rows
+
+    def _reach(self, count: int) -> None:
+        """Have room for so many rows."""
+        if count > len(self._rank):
+            more = np.full(max(count, 2 * len(self._rank)) - len(self._rank), -1)
+            self._rank = np.concatenate([self._rank, more])
 
     def renumber(self, old: Rows) -> None:
         """Follow a table that was packed; rows that are gone leave no gap."""
-        places = ((row, self._rank.get(before)) for row, before in enumerate(old.tolist()))
-        known = [(place, row) for row, place in places if place is not None]
-        self._rank = {row: place for place, (_, row) in enumerate(sorted(known))}
+        places = carried(self._rank, old, -1)
+        known = np.flatnonzero(places >= 0)
+        self._rows, self._rank = np.zeros(0, np.int64), np.full(len(old), -1)
+        self._remember(known[np.argsort(places[known])])
 
     def state_dict(self) -> dict[str, Any]:
         """The order as rows."""
-        return {"order": sorted(self._rank, key=self._rank.__getitem__)}
+        return {"order": self._rows.tolist()}
 
     def load_state_dict(self, state: Any) -> None:
         """Restore an order."""
-        self._rank = {row: place for place, row in enumerate(state["order"])}
+        self._remember(np.array(state["order"], np.int64))
 
 
 class TwoLists:

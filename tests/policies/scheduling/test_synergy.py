@@ -235,10 +235,9 @@ def test_speed_is_linear_between_what_was_measured_and_falls_with_few_processors
         gain=np.array([[1.0, 2.0], [2.0, 4.0]]),
     )
     speeds = HostSpeeds(["a", "?"], {"a": profile}, HostShare(2.0, 10.0))
-    assert speeds.gain(0, HostShare(3.0, 15.0)) == pytest.approx(2.25)
-    assert speeds.gain(0, HostShare(1.0, 10.0)) == pytest.approx(0.5)
-    assert speeds.gain(0, HostShare(9.0, 99.0)) == 4.0
-    assert speeds.gain(1, HostShare(9.0, 99.0)) == 1.0  # of this one nothing is known
+    shares = np.array([[3.0, 15.0], [1.0, 10.0], [9.0, 99.0], [9.0, 99.0]])
+    gains = speeds.gains(np.array([0, 0, 0, 1]), shares)  # of the last one nothing is known
+    assert gains.tolist() == pytest.approx([2.25, 0.5, 4.0, 1.0])
     assert tuple(profile.ideal) == (4.0, 20.0)
 
 
