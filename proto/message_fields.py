@@ -86,7 +86,11 @@ def _type(field: Any) -> Iterator[str]:
     if entry is not None:
         yield entry.name
         return
-    names = ("STRING", "BYTES", "BOOL", "DOUBLE", "INT32", "INT64", "ENUM")
+    names = (
+        *("STRING", "BYTES", "BOOL", "DOUBLE", "INT32", "INT64", "ENUM"),
+        "FIXED32",
+        "SFIXED64",
+    )
     yield {getattr(field, f"TYPE_{name}"): name.lower() for name in names}[field.type]
     if field.enum_type is not None:
         yield field.enum_type.name

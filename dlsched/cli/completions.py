@@ -23,7 +23,7 @@ def live_jobs(ctx: typer.Context, incomplete: str) -> Offered:
     """The caller's jobs that have not ended, and their arrays."""
 
     def ask(cluster: Client) -> Iterator[tuple[str, str]]:
-        from dlsched.client.records import Job  # noqa: PLC0415
+        from dlsched.client.job_records import Job  # noqa: PLC0415
 
         for row in cluster.queue().rows():
             job = row if isinstance(row, Job) else row.first

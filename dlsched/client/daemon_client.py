@@ -23,17 +23,8 @@ if TYPE_CHECKING:  # methods import what they need: most of a command's time is 
     from dlsched.client.attaching.forwarding import Forwarding
     from dlsched.client.daemon_address import DaemonAddress
     from dlsched.client.job_ids import JobName
-    from dlsched.client.records import (
-        Checkpoint,
-        Detail,
-        Job,
-        Metrics,
-        Node,
-        Queue,
-        Shares,
-        Sweep,
-        Usage,
-    )
+    from dlsched.client.job_records import Job, Queue
+    from dlsched.client.records import Checkpoint, Detail, Metrics, Node, Shares, Sweep, Usage
     from dlsched.client.submission.request import Caller, Submission
 
 REFUSED_S = 5.0  # a node may learn of a running job with this delay
@@ -218,9 +209,11 @@ class Client:
         `predict` adds predicted starts and ends; `unfold` gives each array element on its own;
         `brief` leaves `asked` empty, which makes long lists cheaper.
         """
-        from dlsched.client.record_reading import queue_of, queue_page_of  # noqa: PLC0415
+        from dlsched.client.job_reading import queue_of, queue_page_of  # noqa: PLC0415
 
-        request = messages.QueueRequest(filter=chosen, predict=predict, unfold=unfold, brief=brief)
+        request = messages.QueueRequest(
+            filter=chosen, predict=predict, unfold=unfold, brief=brief, columns=True
+        )
         return queue_of(self._connection.gather("Queue", request, queue_page_of))
 
     def show(self, chosen: messages.Filter, *, why_order: bool = False) -> list[Detail]:
@@ -261,7 +254,7 @@ class Client:
             limit: the last so many; 0: all.
             live_too: also jobs that have not ended.
         """
-        from dlsched.client.record_reading import job_of  # noqa: PLC0415
+        from dlsched.client.job_reading import job_of  # noqa: PLC0415
 
         request = messages.HistoryRequest(
             filter=chosen, since=since, until=until, limit=limit, live_too=live_too
@@ -530,7 +523,7 @@ class Client:
 
         `on_lost` is called with the error once each time the connection is lost.
         """
-        from dlsched.client.record_reading import job_of  # noqa: PLC0415
+        from dlsched.client.job_reading import job_of  # noqa: PLC0415
 
         told: set[int] = set()
         request = messages.WaitRequest(filter=chosen)

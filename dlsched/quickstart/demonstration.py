@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 
 from dlsched.client.daemon_client import Client, filter_of
-from dlsched.client.records import Job
+from dlsched.client.job_records import Job
 from dlsched.client.submission.request import Caller, Command, compose
 from dlsched.core.errors import DlschedError, plural
 from dlsched.quickstart.job_watcher import JobWatcher

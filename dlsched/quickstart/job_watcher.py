@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from dlsched.client.records import Job
+from dlsched.client.job_records import Job
 
 STYLES = {
     "RUNNING": "green",

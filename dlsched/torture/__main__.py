@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dlsched.client.daemon_client import Client, filter_of
-from dlsched.client.records import Job
+from dlsched.client.job_records import Job
 from dlsched.core.errors import BadInput, DlschedError, not_known, plural
 from dlsched.torture.faults import FAULTS, Faults, site_faults
 from dlsched.torture.users import (

@@ -23,7 +23,8 @@ from typing import Any, TypeVar
 import psutil
 
 from dlsched.client.daemon_client import Client, filter_of
-from dlsched.client.records import Job, Node
+from dlsched.client.job_records import Job
+from dlsched.client.records import Node
 from dlsched.core.errors import DlschedError
 
 __all__ = ["LocalCluster", "eventually"]

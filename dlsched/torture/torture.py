@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from dlsched.client.records import Job
+from dlsched.client.job_records import Job
 from dlsched.core.errors import DlschedError
 from dlsched.torture.faults import Faults
 from dlsched.torture.marks import read_marks, watched_script

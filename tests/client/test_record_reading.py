@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dlsched.client.record_reading import job_of, queue_of, queue_page_of
-from dlsched.client.records import Job, Step, Summary
+from dlsched.client.job_reading import job_of, queue_of, queue_page_of
+from dlsched.client.job_records import Job, Step, Summary
 from dlsched.rpc.v1 import control_pb2 as c
 from dlsched.rpc.v1 import run_pb2
 from tests.counting import python_calls

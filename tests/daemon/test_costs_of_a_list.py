@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from dlsched.client.record_reading import job_of
-from dlsched.daemon.control.views import Views
+from dlsched.client.job_reading import job_of
+from dlsched.daemon.control.views import View, Views, message
 from dlsched.rpc.v1 import control_pb2 as c
 from tests.counting import python_calls
 from tests.daemon.cluster_of_tests import Running, job, settings_of
@@ -45,10 +45,10 @@ def test_views_of_waiting_jobs_are_cheap_small_and_not_kept(tmp_path: Path) -> N
             await running.caller().submit(*(job(f"job{k}", held=True) for k in range(COUNT)))
             cluster = running.daemon.cluster
             views, rows = Views(cluster), list(cluster.driver.committed.jobs.values())
-            made: list[c.JobView] = []
+            made: list[View] = []
             calls = python_calls(lambda: made.extend(views.of(row, brief=True) for row in rows))
             assert calls <= CALLS * COUNT
-            assert sum(view.ByteSize() for view in made) <= BYTES * COUNT
+            assert sum(message(view).ByteSize() for view in made) <= BYTES * COUNT
             assert views.of(rows[0]) is not views.of(rows[0])
 
     asyncio.run(whole())

@@ -23,7 +23,7 @@ import pytest
 from dlsched.cli.jobs.history_export import write_history
 from dlsched.cli.main import run
 from dlsched.cli.output.times import utc_text
-from dlsched.client.records import Job
+from dlsched.client.job_records import Job
 from dlsched.core.allocation import Ranking
 from dlsched.core.cluster.description import parse_cluster_spec
 from dlsched.core.context import RoundContext

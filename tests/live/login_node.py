@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dlsched.client.records import Job
+from dlsched.client.job_records import Job
 from dlsched.system import slurm_commands
 from dlsched.torture.local_cluster import LocalCluster
 from tests.live.terminal import Terminal

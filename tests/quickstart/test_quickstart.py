@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dlsched.client.records import Job
+from dlsched.client.job_records import Job
 from dlsched.core.errors import BadInput
 from dlsched.quickstart import processes
 from dlsched.quickstart.job_watcher import JobWatcher

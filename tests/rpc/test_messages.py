@@ -29,6 +29,8 @@ VALUES: dict[str, list[Any]] = {
     "int32": [0, 1, 127, 128, -1, 2**31 - 1, -(2**31)],
     "int64": [0, 1, 127, 128, -1, 2**31, 2**63 - 1, -(2**63)],
     "enum": [0, 1, 3],
+    "fixed32": [0, 1, 2**32 - 1],
+    "sfixed64": [0, 1, -1, 2**63 - 1, -(2**63)],
 }
 
 
@@ -135,20 +137,30 @@ def test_a_message_that_was_only_read_is_not_set() -> None:
     assert detail.HasField("job")
 
 
-@pytest.mark.parametrize(("name", "number"), [("gpus", 2**31), ("memory_bytes", -(2**63) - 1)])
-def test_a_number_that_its_field_cannot_have_is_refused(name: str, number: int) -> None:
-    request = messages.message_class("JobRequest")(**{name: number})
+@pytest.mark.parametrize(
+    ("message", "name", "value"),
+    [
+        ("JobRequest", "gpus", 2**31),
+        ("JobRequest", "memory_bytes", -(2**63) - 1),
+        ("JobColumn", "places", [-1]),
+        ("JobColumn", "numbers", [2**63]),
+    ],
+)
+def test_a_number_that_its_field_cannot_have_is_refused(
+    message: str, name: str, value: Any
+) -> None:
+    request = messages.message_class(message)(**{name: value})
     with pytest.raises(ValueError, match="out of the bounds"):
         request.SerializeToString()
 
 
 def test_large_answers_are_read_by_protobuf_and_small_ones_are_not() -> None:
-    page = control_pb2.QueuePage(jobs=[control_pb2.JobView(job=7, name="x")])
-    small = messages.decoded("Queue", page.SerializeToString())
+    page = control_pb2.HistoryPage(jobs=[control_pb2.JobView(job=7, name="x")])
+    small = messages.decoded("History", page.SerializeToString())
     assert isinstance(small, messages.Message)
     assert small.jobs[0].name == "x"
     page.jobs[0].name *= messages.LARGE
-    assert messages.decoded("Queue", page.SerializeToString()) == page
+    assert messages.decoded("History", page.SerializeToString()) == page
 
 
 def test_the_table_of_fields_is_current() -> None:

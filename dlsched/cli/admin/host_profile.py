@@ -19,7 +19,7 @@ from dlsched.core.errors import BadInput, DlschedError, plural
 
 if TYPE_CHECKING:
     from dlsched.client.daemon_client import Client
-    from dlsched.client.records import Job
+    from dlsched.client.job_records import Job
 
 HEADER = "model,cpus_per_gpu,memory_gb_per_gpu,steps_per_s"
 LOOK_S = 1.0  # how often a training reports

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dlsched.client.records import Job
+from dlsched.client.job_records import Job
 
 _ENDS = ("afterok", "afterany", "afternotok", "aftercorr")
 _CONDITION = re.compile(r"(?P<kind>\w+):(?P<job>\d+)(?:_\d+)?(?P<delay>\+[\d.]+)?(?P<or_next>\?)?")

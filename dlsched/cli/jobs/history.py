@@ -14,7 +14,7 @@ from dlsched.cli.output.output_options import ListingOptions
 from dlsched.core.errors import BadInput, plural
 
 if TYPE_CHECKING:
-    from dlsched.client.records import Job
+    from dlsched.client.job_records import Job
 
 SCHEMA = "dlsched.history/1"
 _WIDE = 130  # columns of a terminal on which a line of all usual columns fits

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from dlsched.cli.jobs.awaited_jobs import awaited_by
 from dlsched.cli.output.file_output import save
-from dlsched.client.records import Job
+from dlsched.client.job_records import Job
 from dlsched.core.errors import BadInput, DlschedError
 from dlsched.jobs.field import Field
 from dlsched.jobs.fields import CSV

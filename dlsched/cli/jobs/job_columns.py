@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from dlsched.cli.jobs.predicted import interval_text
 from dlsched.cli.output.listing import Column
 from dlsched.cli.output.times import clock_text, column_text
-from dlsched.client.records import Folded, Job
+from dlsched.client.job_records import Folded, Job, Queue, shown_id
+from dlsched.client.listed_jobs import ListedJobs
 from dlsched.client.submission.durations import duration_text
 from dlsched.core.cluster.host_lists import fold
+from dlsched.rpc.columns import Column as Values
+from dlsched.rpc.columns import combined
 
+T = TypeVar("T")
 LITTLE_S = 0.5  # a difference that is shown as none
 
 STATE_CODES = {
@@ -54,9 +58,41 @@ class Row:
     @property
     def shown_id(self) -> str:
         """`11160_[2-9%2]` for folded elements."""
-        if self.tasks:
-            return f"{self.job.array_job_id or self.job.job_id}_[{self.tasks}]"
-        return self.job.shown_id
+        return COLUMNS["id"].text(self)
+
+
+OWN = {"now", "tasks", "count", "predicted"}  # fields of rows; all others are a job's
+
+
+class OfFields(Generic[T]):
+    """What is made of some fields of a row: for one row, or for a whole list by column."""
+
+    __slots__ = ("fields", "make")
+
+    def __init__(self, fields: str, make: Callable[..., T]) -> None:
+        """Take the names of the fields, and what makes something of their values."""
+        self.fields = fields.split()
+        self.make = make
+
+    def __call__(self, row: Row) -> T:
+        """What is made of one row."""
+        return self.make(*(getattr(row if name in OWN else row.job, name) for name in self.fields))
+
+    def each(self, jobs: ListedJobs) -> Sequence[T]:
+        """What is made of each job of a list."""
+        columns = [jobs.column(name) for name in self.fields]
+        return combined(columns, jobs.count, self.make).each(jobs.count)
+
+
+def lines_of(found: Queue, *, predicted: bool) -> Callable[[Any], Sequence[Any]]:
+    """What a column's text or style is for all lines of a queue, as of now."""
+    own = {"now": Values([time.time()]), "predicted": Values([predicted])}
+    jobs = found.lines.with_columns(**own)
+
+    def of_rows(part: OfFields[T]) -> Sequence[T]:
+        return part.each(jobs)
+
+    return of_rows
 
 
 def rows_of(
@@ -71,52 +107,56 @@ def rows_of(
             yield Row(each, at, predicted=predicted)
 
 
-def exit_text(job: Job) -> str:
-    """`3:0`, `0:11`, or `-`."""
-    if job.exit_code is None and job.exit_signal is None:
-        return "-"
-    return f"{job.exit_code or 0}:{job.exit_signal or 0}"
+def _id(job_id: int, array_job_id: int | None, task: int | None, tasks: str | None) -> str:
+    """`11160_[2-9%2]` for folded elements."""
+    return f"{array_job_id or job_id}_[{tasks}]" if tasks else shown_id(job_id, array_job_id, task)
 
 
-def where_text(row: Row) -> str:
+def _where(
+    state: str, ended_at: float | None, reason: str | None, nodes: Sequence[str], *told: Any
+) -> str:
     """Where it runs; why it does not."""
-    job = row.job
-    if job.is_pending:
-        return _why(row)
-    where = fold(job.nodes)
-    return f"{where} ({job.reason})" if job.reason and where else where or job.reason or "-"
+    if Job.waits(state, ended_at):
+        return _why(reason, *told)
+    where = fold(nodes)
+    return f"{where} ({reason})" if reason and where else where or reason or "-"
 
 
-def _why(row: Row) -> str:
-    job = row.job
-    parts = [job.reason or "-"]
-    if row.predicted:
-        if job.predicted_start_at is None:
+def _why(
+    reason: str | None,
+    predicted: bool,
+    now: float,
+    start_at: float | None,
+    basis: str | None,
+    least: float | None,
+    most: float | None,
+) -> str:
+    parts = [reason or "-"]
+    if predicted:
+        if start_at is None:
             parts.append("start not predicted")
         else:
-            told = [job.predicted_basis] if job.predicted_basis else []
-            if job.predicted_start_p10_at is not None:
-                least, most = job.predicted_start_p10_at, job.predicted_start_p90_at
-                told.insert(0, interval_text(least, most, row.now))
-            basis = f" ({'; '.join(told)})" if told else ""
-            parts.append(f"starts ~{clock_text(job.predicted_start_at, row.now)}{basis}")
+            told = [basis] if basis else []
+            if least is not None:
+                told.insert(0, interval_text(least, most, now))
+            in_brackets = f" ({'; '.join(told)})" if told else ""
+            parts.append(f"starts ~{clock_text(start_at, now)}{in_brackets}")
     return "; ".join(parts)
 
 
-def _gpus(row: Row) -> str:
+def _gpus(gang: Sequence[int], gpus: int) -> str:
     """`8`; `2x4` for 4 on each of two nodes; `4+2` for uneven gangs."""
-    gang = row.job.gang
     if len(gang) < 2:
-        return str(row.job.gpus)
+        return str(gpus)
     if len(set(gang)) == 1:
         return f"{len(gang)}x{gang[0]}"
     return "+".join(map(str, gang))
 
 
-def _indices(row: Row) -> str:
+def _indices(gpu_indices: Mapping[str, Sequence[int]]) -> str:
     from dlsched.client.submission.task_sets import fold_tasks  # noqa: PLC0415
 
-    pairs = row.job.gpu_indices.items()
+    pairs = gpu_indices.items()
     return ",".join(f"{node}[{fold_tasks(gpus)}]" for node, gpus in pairs) or "-"
 
 
@@ -124,52 +164,39 @@ def _span(seconds: float | None) -> str:
     return "-" if seconds is None else duration_text(seconds)
 
 
-def _ran(row: Row) -> str:
-    job = row.job
-    if job.run_s is None and job.started_at is not None and not job.is_pending:
-        return _span((job.ended_at or row.now) - job.started_at)
-    return "-" if not job.run_s and job.is_pending else _span(job.run_s)
+def _ran(
+    state: str, run_s: float | None, started_at: float | None, ended_at: float | None, now: float
+) -> str:
+    waits = Job.waits(state, ended_at)
+    if run_s is None and started_at is not None and not waits:
+        return _span((ended_at or now) - started_at)
+    return "-" if not run_s and waits else _span(run_s)
 
 
-def _left(row: Row) -> str:
-    job = row.job
-    if job.time_limit_s is None:
-        return "-"
-    return _span(job.time_limit_s - (job.run_s or 0.0))
+def _left(limit_s: float | None, run_s: float | None) -> str:
+    return "-" if limit_s is None else _span(limit_s - (run_s or 0.0))
 
 
-def _delay(row: Row) -> str:
-    job = row.job
-    if job.submitted_at is None:
-        return "-"
-    end = job.first_started_at or job.ended_at or row.now
-    return _span(end - job.submitted_at)
+def _delay(
+    submitted_at: float | None, started_at: float | None, ended_at: float | None, now: float
+) -> str:
+    return "-" if submitted_at is None else _span((started_at or ended_at or now) - submitted_at)
 
 
-def _start_error(row: Row) -> str:
-    job = row.job
-    if job.first_started_at is None or job.predicted_start_at is None:
-        return "-"
-    return _difference(job.first_started_at - job.predicted_start_at)
+def _later(at: float | None, than: float | None) -> str:
+    return "-" if at is None or than is None else _difference(at - than)
 
 
-def _late(row: Row) -> str:
-    job = row.job
-    if job.ended_at is None or job.deadline_at is None:
-        return "-"
-    return _difference(job.ended_at - job.deadline_at)
-
-
-def _reward(row: Row) -> str:
+def _reward(
+    asked: Mapping[str, Any], state: str, submitted_at: float | None, ended_at: float | None
+) -> str:
     """What the end has earned: a job that did not complete has its curve's last word."""
+    text = asked.get("sla")
+    if not isinstance(text, str) or not text or ended_at is None or submitted_at is None:
+        return "-"
     from dlsched.core.rewards import RewardCurve  # noqa: PLC0415
 
-    job = row.job
-    text = job.asked.get("sla")
-    if not isinstance(text, str) or not text or job.ended_at is None or job.submitted_at is None:
-        return "-"
-    completed = job.state == "COMPLETED"
-    took = job.ended_at - job.submitted_at if completed else math.nan
+    took = ended_at - submitted_at if state == "COMPLETED" else math.nan
     return f"{RewardCurve.of_text(text).earned(took):.4g}"
 
 
@@ -177,16 +204,21 @@ def _difference(seconds: float) -> str:
     return ("-" if seconds <= -LITTLE_S else "") + _span(abs(seconds))
 
 
-def _jct(row: Row) -> str:
-    job = row.job
-    if job.submitted_at is None or job.ended_at is None:
-        return "-"
-    return _span(job.ended_at - job.submitted_at)
+def _jct(submitted_at: float | None, ended_at: float | None) -> str:
+    return "-" if submitted_at is None or ended_at is None else _span(ended_at - submitted_at)
 
 
-def _state(row: Row) -> str:
-    by = row.job.cancelled_by
-    return f"{row.job.state} by {by}" if row.job.state == "CANCELLED" and by else row.job.state
+def _state(state: str, by: str | None) -> str:
+    return f"{state} by {by}" if state == "CANCELLED" and by else state
+
+
+def exit_text(job: Job) -> str:
+    """`3:0`, `0:11`, or `-`."""
+    return _exit(job.exit_code, job.exit_signal)
+
+
+def _exit(code: int | None, signal: int | None) -> str:
+    return "-" if code is None and signal is None else f"{code or 0}:{signal or 0}"
 
 
 def _number(value: float | None) -> str:
@@ -208,40 +240,53 @@ def percent(part: float | None) -> str:
     return "-" if part is None else f"{part:.0%}"
 
 
-def _loss(row: Row) -> str:
-    return "nan" if "loss" in row.job.not_finite else brief(row.job.loss)
+def _loss(loss: float | None, not_finite: Sequence[str]) -> str:
+    return "nan" if "loss" in not_finite else brief(loss)
 
 
 def _text(value: str | None) -> str:
     return value or "-"
 
 
-def _style(row: Row) -> str | None:
-    return _STYLES.get(row.job.state, "bad")
+def _code(state: str) -> str:
+    return STATE_CODES.get(state, state)
+
+
+def _style_of(state: str) -> str | None:
+    return _STYLES.get(state, "bad")
+
+
+_style = OfFields("state", _style_of)
 
 
 def _field(
     name: str,
     title: str,
     doc: str,
-    field: str,
-    shown: Callable[[Any], str] = _text,
+    fields: str,
+    shown: Callable[..., str] = _text,
     *,
+    right: bool = False,
     least: int | None = None,
+    style: Callable[[Row], str | None] | None = None,
 ) -> Column[Row]:
-    """A column of one field of jobs; numbers and durations stand at the right."""
-    right = shown in (_number, _span, str, brief, gib, percent)
-    return Column(
-        name, title, doc, lambda row: shown(getattr(row.job, field)), right=right, least=least
-    )
+    """A column of some fields of rows; numbers and durations stand at the right."""
+    right = right or shown in (_number, _span, str, brief, gib, percent)
+    text = OfFields(fields, shown)
+    return Column(name, title, doc, text, right=right, least=least, style=style)
 
 
+_OF_WHERE = (
+    "state ended_at reason nodes predicted now predicted_start_at predicted_basis"
+    " predicted_start_p10_at predicted_start_p90_at"
+)
 _ALL: tuple[Column[Row], ...] = (
-    Column(
+    _field(
         "id",
         "ID",
         "job, array element, or elements that wait alike",
-        lambda row: row.shown_id,
+        "job_id array_job_id array_task_id tasks",
+        _id,
         right=True,
     ),
     _field("name", "NAME", "name", "name", least=8),
@@ -250,16 +295,17 @@ _ALL: tuple[Column[Row], ...] = (
     _field("vc", "VC", "virtual cluster", "vc", least=6),
     _field("partition", "PARTITION", "partition", "partition"),
     _field("class", "CLASS", "priority class", "priority_class"),
-    Column(
+    _field(
         "st",
         "ST",
         "state in two or three letters",
-        lambda row: STATE_CODES.get(row.job.state, row.job.state),
+        "state",
+        _code,
         style=_style,
     ),
-    Column("state", "STATE", "state", _state, style=_style, least=9),
-    Column("exit", "EXIT", "code:signal", lambda row: exit_text(row.job), right=True),
-    Column("gpus", "GPUS", "GPUs: in all, or nodes x GPUs", _gpus, right=True),
+    _field("state", "STATE", "state", "state cancelled_by", _state, style=_style, least=9),
+    _field("exit", "EXIT", "code:signal", "exit_code exit_signal", _exit, right=True),
+    _field("gpus", "GPUS", "GPUs: in all, or nodes x GPUs", "gang gpus", _gpus, right=True),
     _field(
         "type",
         "TYPE",
@@ -268,14 +314,28 @@ _ALL: tuple[Column[Row], ...] = (
         lambda types: "|".join(types) or "any",
         least=5,
     ),
-    Column("time", "TIME", "time executed", _ran, right=True),
+    _field(
+        "time",
+        "TIME",
+        "time executed",
+        "state run_s started_at ended_at now",
+        _ran,
+        right=True,
+    ),
     _field("limit", "LIMIT", "time limit", "time_limit_s", _span),
-    Column("left", "LEFT", "time left to the limit", _left, right=True),
-    Column("where", "WHERE / WHY", "nodes, or why it waits", where_text, least=24),
+    _field("left", "LEFT", "time left to the limit", "time_limit_s run_s", _left, right=True),
+    _field("where", "WHERE / WHY", "nodes, or why it waits", _OF_WHERE, _where, least=24),
     _field(
         "nodes", "NODES", "nodes it runs on", "nodes", lambda nodes: fold(nodes) or "-", least=8
     ),
-    Column("gpu_indices", "GPU INDICES", "which GPUs of its nodes", _indices, least=8),
+    _field(
+        "gpu_indices",
+        "GPU INDICES",
+        "which GPUs of its nodes",
+        "gpu_indices",
+        _indices,
+        least=8,
+    ),
     _field("reason", "REASON", "why it waits or ended", "reason", least=8),
     _field("position", "POS", "place in the policy's order", "position", _number),
     _field("priority", "PRIORITY", "priority", "priority", _number),
@@ -291,27 +351,50 @@ _ALL: tuple[Column[Row], ...] = (
     _field("ended", "ENDED", "when", "ended_at", column_text),
     _field("begin", "BEGIN", "not before", "begin_at", column_text),
     _field("deadline", "DEADLINE", "to be done by", "deadline_at", column_text),
-    Column("late", "LATE", "end minus deadline; negative: before it", _late, right=True),
-    Column("reward", "REWARD", "earned by its reward curve (--sla)", _reward, right=True),
+    _field(
+        "late",
+        "LATE",
+        "end minus deadline; negative: before it",
+        "ended_at deadline_at",
+        _later,
+        right=True,
+    ),
+    _field(
+        "reward",
+        "REWARD",
+        "earned by its reward curve (--sla)",
+        "asked state submitted_at ended_at",
+        _reward,
+        right=True,
+    ),
     _field("start", "START", "(first) predicted start", "predicted_start_at", column_text),
     _field("end", "END", "predicted end", "predicted_end_at", column_text),
     _field("basis", "BASIS", "what the prediction rests on", "predicted_basis"),
-    Column(
+    _field(
         "start_error",
         "START ERROR",
         "actual minus first predicted start",
-        _start_error,
+        "first_started_at predicted_start_at",
+        _later,
         right=True,
     ),
-    Column(
+    _field(
         "gpu_hours",
         "GPU-HOURS",
         "GPUs times hours",
-        lambda row: "-" if row.job.gpu_s is None else f"{row.job.gpu_s / 3600:.2f}",
+        "gpu_s",
+        lambda gpu_s: "-" if gpu_s is None else f"{gpu_s / 3600:.2f}",
         right=True,
     ),
-    Column("jct", "JCT", "from submission to end", _jct, right=True),
-    Column("delay", "DELAY", "from submission to first start", _delay, right=True),
+    _field("jct", "JCT", "from submission to end", "submitted_at ended_at", _jct, right=True),
+    _field(
+        "delay",
+        "DELAY",
+        "from submission to first start",
+        "submitted_at first_started_at ended_at now",
+        _delay,
+        right=True,
+    ),
     _field("starts", "STARTS", "how often started", "starts", str),
     _field("preempted", "PREEMPTED", "how often preempted", "preemptions", str),
     _field("migrated", "MIGRATED", "how often moved", "migrations", str),
@@ -328,7 +411,14 @@ _ALL: tuple[Column[Row], ...] = (
     _field(
         "depends", "DEPENDS ON", "dependencies", "dependencies", lambda all_: ",".join(all_) or "-"
     ),
-    Column("loss", "LOSS", "the newest loss that it has reported", _loss, right=True),
+    _field(
+        "loss",
+        "LOSS",
+        "the newest loss that it has reported",
+        "loss not_finite",
+        _loss,
+        right=True,
+    ),
     _field("steps_s", "STEPS/S", "steps a second", "steps_s", brief),
     _field("samples_s", "SAMPLES/S", "samples a second, of all ranks", "samples_s", brief),
     _field("gpu_memory", "GPU MEM", "memory in use on its fullest GPU", "gpu_memory_bytes", gib),

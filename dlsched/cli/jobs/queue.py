@@ -21,7 +21,7 @@ from dlsched.core.errors import BadInput, plural
 if TYPE_CHECKING:
     from dlsched.cli.output.terminal import Terminal
     from dlsched.client.daemon_client import Client
-    from dlsched.client.records import Queue
+    from dlsched.client.job_records import Queue
 
 SCHEMA = "dlsched.queue/1"
 _JSON = (
@@ -64,8 +64,8 @@ def queue_command(
     daemon: DaemonOptions,
 ) -> None:
     """List jobs that wait or run: your own, and a summary of the others."""
-    from dlsched.cli.jobs.job_columns import COLUMNS, IDLE, QUEUE, rows_of  # noqa: PLC0415
-    from dlsched.cli.output.listing import chosen_columns, described, listing  # noqa: PLC0415
+    from dlsched.cli.jobs.job_columns import COLUMNS, IDLE, QUEUE, lines_of  # noqa: PLC0415
+    from dlsched.cli.output.listing import chosen_columns, described, lines  # noqa: PLC0415
     from dlsched.cli.output.terminal import shown, terminal  # noqa: PLC0415
 
     if output.about_columns is not None:
@@ -85,8 +85,8 @@ def queue_command(
         if found.summary.policy_failure is not None:
             failing = f"policy {found.summary.policy}: {found.summary.policy_failure}"
             typer.echo(f"dlsched: nothing starts: {shown(failing)}", err=True)
-        rows = rows_of(found.rows(), predicted=start)
-        yield from listing(chosen, rows, out, header=not output.no_header)
+        of_rows = lines_of(found, predicted=start)
+        yield from lines(chosen, of_rows, out, header=not output.no_header)
         if footer:
             yield out.styled(summary_line(found), "faint")
 
@@ -127,11 +127,15 @@ def summary_line(found: Queue) -> str:
 
 
 def _print_json(found: Queue, names: tuple[str, ...], *, lines: bool) -> None:
-    from dlsched.cli.output.json_output import object_of, print_json, print_json_lines  # noqa: PLC0415
-    from dlsched.client.records import Job  # noqa: PLC0415
+    from dlsched.cli.output.json_output import (  # noqa: PLC0415
+        ByColumn,
+        object_of,
+        print_json,
+        print_json_lines,
+    )
 
     # elements come unfolded; if a daemon folds them all the same, the first stands for them
-    jobs = (object_of(row if isinstance(row, Job) else row.first, names) for row in found.rows())
+    jobs = ByColumn(found.lines.count, {name: found.lines.column(name) for name in names})
     if lines:
         print_json_lines(jobs)
     else:

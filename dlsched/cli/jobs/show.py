@@ -17,7 +17,8 @@ from dlsched.jobs.fields import BY_NAME
 
 if TYPE_CHECKING:
     from dlsched.cli.output.terminal import Terminal
-    from dlsched.client.records import Detail, Event, Job, Run, Training
+    from dlsched.client.job_records import Job
+    from dlsched.client.records import Detail, Event, Run, Training
 
 SCHEMA = "dlsched.jobs/1"
 IDLE_S = 60.0  # idle GPUs are not worth a word before

@@ -12,7 +12,7 @@ from dlsched.cli.option_groups import with_option_groups
 
 if TYPE_CHECKING:
     from dlsched.client.daemon_client import Client
-    from dlsched.client.records import Job
+    from dlsched.client.job_records import Job
     from dlsched.rpc.v1.control_pb2 import Filter
 
 _INTERRUPTED = 130  # as in shells

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from dlsched.cli.output.times import utc_text
-from dlsched.jobs.fields import FIELDS
 
 if TYPE_CHECKING:
-    from dlsched.client.records import Job
+    from dlsched.client.job_records import Job
+    from dlsched.rpc.columns import Column
 
 
 # measured numbers, of which thousandths may be all there is: six digits are kept
@@ -36,7 +37,8 @@ def _names_of(kind: type) -> tuple[str, ...]:
 @cache
 def _further() -> tuple[str, ...]:
     """The job fields that a record of a job has among those asked for only."""
-    from dlsched.client.records import Job  # noqa: PLC0415
+    from dlsched.client.job_records import Job  # noqa: PLC0415
+    from dlsched.jobs.fields import FIELDS  # noqa: PLC0415
 
     own = {field.name for field in fields(Job)} - {"asked"}
     return tuple(r.name for r in FIELDS if r.kept != "no" and r.wire and r.name not in own)
@@ -51,36 +53,71 @@ def job_object(job: Job) -> dict[str, Any]:
     return found
 
 
+class ByColumn:
+    """Objects of which there are many, by column: the text of equal values is made once."""
+
+    def __init__(self, count: int, columns: Mapping[str, Column]) -> None:
+        """Take the columns of `count` objects by the names that their values have."""
+        self._count = count
+        self._columns = columns
+
+    def texts(self) -> Iterator[str]:
+        """Each of them as JSON."""
+        form, varying = [], []
+        for name, column in self._columns.items():
+            texts = column._replace(values=_texts(name, (*column.values, column.unsaid)))
+            texts = texts._replace(values=texts.values[:-1], unsaid=texts.values[-1])
+            value = "%s"
+            if column.is_constant:
+                value = texts.values[0].replace("%", "%%")
+            else:
+                varying.append(texts.each(self._count))
+            form.append(f"{json.dumps(name)}:{value}")
+        text = "{" + ",".join(form) + "}"
+        if not varying:
+            return iter([text % ()] * self._count)
+        return map(text.__mod__, zip(*varying, strict=True))
+
+
+def _texts(name: str, values: Sequence[Any]) -> list[str]:
+    """The JSON of each of some values of the same name."""
+    plain = [_plain(name, value) for value in values]
+    if any(isinstance(value, list | dict) for value in plain):
+        return list(map(_compact, plain))
+    lines = json.dumps(plain, ensure_ascii=False, separators=("\n", ":"), allow_nan=False)
+    return lines[1:-1].split("\n")  # a text in JSON has no line break
+
+
 def print_json(schema: str, **parts: Any) -> None:
     """Print one object; lists in it have one entry in each line."""
-    import json  # noqa: PLC0415
-
     head = {"schema": schema, "generated_at": utc_text(round(time.time(), 3))}
     write = sys.stdout.write
     write("{" + json.dumps(head)[1:-1])
     for key, value in parts.items():
         write(f",\n{json.dumps(key)}: ")
-        if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+        if isinstance(value, str | Mapping) or not isinstance(value, Iterable | ByColumn):
             write(_compact(value))
             continue
         write("[")
         comma = "\n"
-        for each in value:
-            write(comma + _compact(each))
+        for text in _texts_of(value):
+            write(comma + text)
             comma = ",\n"
         write("]" if comma == "\n" else "\n]")
     write("}\n")
 
 
-def print_json_lines(objects: Iterable[Mapping[str, Any]]) -> None:
+def print_json_lines(objects: Iterable[Mapping[str, Any]] | ByColumn) -> None:
     """Print objects, one in each line."""
-    for each in objects:
-        sys.stdout.write(_compact(each) + "\n")
+    for text in _texts_of(objects):
+        sys.stdout.write(text + "\n")
+
+
+def _texts_of(objects: Iterable[Any] | ByColumn) -> Iterator[str]:
+    return objects.texts() if isinstance(objects, ByColumn) else map(_compact, objects)
 
 
 def _compact(value: Any) -> str:
-    import json  # noqa: PLC0415
-
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dlsched.cli.output.terminal import Terminal, aligned, columns_of, cut, shown
 from dlsched.core.errors import BadInput, not_known
@@ -75,7 +75,25 @@ def listing(
         header: with titles?
     """
     kept = list(rows)
-    cells = [_safe([column.text(row) for row in kept]) for column in columns]
+    return lines(columns, lambda part: [part(row) for row in kept], out, header=header)
+
+
+def lines(
+    columns: Sequence[Column[T]],
+    of_rows: Callable[[Callable[[T], Any]], Sequence[Any]],
+    out: Terminal,
+    *,
+    header: bool = True,
+) -> Iterator[str]:
+    """Return the lines of a listing of rows that need not exist one by one.
+
+    Args:
+        columns: the columns, from left to right.
+        of_rows: returns for all rows what a column's `text` or `style` returns for one.
+        out: standard output.
+        header: with titles?
+    """
+    cells = [_safe(of_rows(column.text)) for column in columns]
     widths = [
         max(columns_of(column.title) if header else 0, _width(texts))
         for column, texts in zip(columns, cells, strict=True)
@@ -93,31 +111,34 @@ def listing(
         _fit(texts, width, out, is_padded=place < last or column.right, right=column.right)
         for place, (column, texts, width) in enumerate(zip(columns, cells, widths, strict=True))
     ]
-    styles = [column.style if out.colour else None for column in columns]
-    for row, texts in zip(kept, zip(*fitted, strict=True), strict=True):
-        parts: Sequence[str] = texts
-        if out.colour:
-            marked = zip(texts, styles, strict=True)
-            parts = [out.styled(text, style(row) if style else None) for text, style in marked]
+    if out.colour:
+        styles = [of_rows(column.style) if column.style else None for column in columns]
+        fitted = [
+            texts if of_cells is None else list(map(out.styled, texts, of_cells))
+            for texts, of_cells in zip(fitted, styles, strict=True)
+        ]
+    for parts in zip(*fitted, strict=True):
         yield GAP.join(parts).rstrip()
 
 
-def _safe(texts: list[str]) -> list[str]:
+def _safe(texts: Sequence[str]) -> Sequence[str]:
     """The cells of a column as a terminal may show them; most need no look at each one."""
     joined = "".join(texts)
     return texts if joined.isascii() and joined.isprintable() else [shown(text) for text in texts]
 
 
-def _width(texts: list[str]) -> int:
+def _width(texts: Sequence[str]) -> int:
     """The columns of a terminal that the widest of these cells takes."""
     return max(map(len if _is_ascii(texts) else columns_of, texts), default=0)
 
 
-def _is_ascii(texts: list[str]) -> bool:
+def _is_ascii(texts: Sequence[str]) -> bool:
     return "".join(texts).isascii()
 
 
-def _fit(texts: list[str], width: int, out: Terminal, *, is_padded: bool, right: bool) -> list[str]:
+def _fit(
+    texts: Sequence[str], width: int, out: Terminal, *, is_padded: bool, right: bool
+) -> Sequence[str]:
     """The cells of a column, cut to its width and, if wanted, padded to it."""
     if _is_ascii(texts) and _width(texts) <= width:  # most are
         if not is_padded:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from dlsched.cli.jobs.history_export import write_history
 from dlsched.cli.output.times import moment_or_ago
-from dlsched.client.record_reading import job_of
+from dlsched.client.job_reading import job_of
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.errors import BadInput, DlschedError
-from dlsched.daemon.control.views import stored_view
+from dlsched.daemon.control.views import message, stored_view
 from dlsched.daemon.live.live_state import LiveState
 from dlsched.daemon.live.nodes import ClusterRules
 from dlsched.daemon.round.restore import cluster_of
@@ -59,7 +59,7 @@ def open_history(url: str, since: str | None) -> StoredHistory:
         jobs, after = [], None
         while True:
             page = store.history(since=start, after=after, limit=PAGE)
-            jobs += [job_of(stored_view(stored)) for stored in page]
+            jobs += [job_of(message(stored_view(stored))) for stored in page]
             if len(page) < PAGE:
                 break
             after = page[-1].after

@@ -6,11 +6,12 @@ import pwd
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dlsched.cli.jobs.job_columns import COLUMNS, STATE_CODES, Row, where_text
+from dlsched.cli.jobs.job_columns import COLUMNS, STATE_CODES, Row
 from dlsched.cli.slurm.formats import Cell, moment
 from dlsched.cli.slurm.sacct import CELLS
 from dlsched.cli.slurm.sacct_steps import Line
-from dlsched.client.records import Detail, Job
+from dlsched.client.job_records import Job
+from dlsched.client.records import Detail
 from dlsched.client.submission.durations import duration_text
 from dlsched.client.submission.memory import memory_text
 from dlsched.core.cluster.host_lists import fold
@@ -161,7 +162,7 @@ _CELLS: dict[str, tuple[str, Cell[Row]]] = {  # by name: the letter, and the cel
     "Feature": ("f", Cell("FEATURES", lambda row: asked_features(row.job))),
     "Comment": ("k", Cell("COMMENT", _of("comment"))),
     "SchedNodes": ("Y", Cell("SCHEDNODES", lambda row: "(null)")),
-    "Why": ("W", Cell("WHY", where_text)),
+    "Why": ("W", Cell("WHY", COLUMNS["where"].text)),
     "MinMemory": ("m", Cell("MIN_MEMORY", _memory)),
     "MinCPUs": ("c", Cell("MIN_CPUS", lambda row: str(row.job.asked.get("cpus_per_task") or 1))),
     "UserID": ("U", Cell("USER", _user_id)),

@@ -13,7 +13,7 @@ from dlsched.cli.slurm.arguments import Arguments, given_by, joined, own_name
 from dlsched.cli.slurm.formats import Cell, by_names, lines, moment
 from dlsched.cli.slurm.sacct_steps import Line, with_steps
 from dlsched.client.daemon_client import Client
-from dlsched.client.records import Job
+from dlsched.client.job_records import Job
 from dlsched.client.submission.memory import memory_text
 from dlsched.core.cluster.host_lists import fold
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from dlsched.client.records import Job, Step
+from dlsched.client.job_records import Job, Step
 from dlsched.core.cluster.host_lists import expand
 
 _STOPPED = {"CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "GPU_FAIL", "DEADLINE", "PENDING"}

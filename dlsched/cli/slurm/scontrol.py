@@ -113,7 +113,7 @@ def _hostlist(words: Sequence[str]) -> Iterator[str]:
 def _jobs(words: Sequence[str]) -> Iterator[str]:
     from dlsched.cli.jobs.job_filter import job_filter  # noqa: PLC0415
     from dlsched.client.daemon_client import Client  # noqa: PLC0415
-    from dlsched.client.records import Job  # noqa: PLC0415
+    from dlsched.client.job_records import Job  # noqa: PLC0415
 
     with Client() as cluster:
         ids = [word.partition("=")[2] or word for word in words]

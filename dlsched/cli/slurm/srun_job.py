@@ -17,7 +17,7 @@ from dlsched.client.errors import RequestRefused
 from dlsched.client.job_ids import JobName
 
 if TYPE_CHECKING:
-    from dlsched.client.records import Job
+    from dlsched.client.job_records import Job
 
 _FILES = {1: ".srun-%j.out", 2: ".srun-%j.err"}
 _QUEUED_S = 2.0  # so long nothing is said of a job that waits

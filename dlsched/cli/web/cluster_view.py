@@ -15,7 +15,8 @@ from typing import Generic, TypeVar
 
 from dlsched.client.daemon_address import DaemonAddress
 from dlsched.client.daemon_client import Client
-from dlsched.client.records import Job, Node, Queue
+from dlsched.client.job_records import Job, Queue
+from dlsched.client.records import Node
 from dlsched.core.errors import DlschedError
 from dlsched.rpc.v1.control_pb2 import Filter, StatusReply, WhatIfReply, WhatIfRequest
 

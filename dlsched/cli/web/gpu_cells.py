@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from dlsched.cli.nodes.node_columns import percent, size
-from dlsched.client.records import Gpu, Job, Node
+from dlsched.client.job_records import Job
+from dlsched.client.records import Gpu, Node
 from dlsched.core.errors import plural
 from simulate.report.drawing.palette import JOBS
 from simulate.report.wording import clean

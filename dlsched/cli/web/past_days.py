@@ -9,7 +9,7 @@ from datetime import datetime
 import numpy as np
 
 from dlsched.cli.web.cluster_view import DAYS, MOST_ENDED
-from dlsched.client.records import Job
+from dlsched.client.job_records import Job
 from simulate.report.cdf import cdf
 from simulate.report.drawing.charts import Bar, Bars, Curve, Curves, Figure, Key, Panel
 from simulate.report.drawing.scale import log_duration_axis, nice_axis, time_axis

@@ -17,7 +17,14 @@ from dlsched.daemon.control.job_filters import (
     stored_names,
 )
 from dlsched.daemon.control.sweeps import put_table
-from dlsched.daemon.control.views import Views, add_prediction, fields_now, for_caller, stored_view
+from dlsched.daemon.control.views import (
+    Views,
+    add_prediction,
+    fields_now,
+    for_caller,
+    message,
+    stored_view,
+)
 from dlsched.daemon.host_shares import shown_share
 from dlsched.daemon.launching import expand_pattern, output_pattern
 from dlsched.daemon.live.nodes import LiveNodes
@@ -101,12 +108,13 @@ class JobDetails:
     def _stored_detail(
         self, stored: StoredJob, caller: Identity, past: JobPast
     ) -> control_pb2.JobDetail:
-        detail = control_pb2.JobDetail(job=stored_view(stored))
+        view = stored_view(stored)
+        for_caller(view, caller)
+        detail = control_pb2.JobDetail(job=message(view))
         spec = stored.spec
         mine = caller.is_operator or caller.name == stored.job.request.user
         if spec is not None:
             _put_request(detail, stored.job, spec, stored.facts.updated, mine)
-        for_caller(detail.job, caller)
         self._put_past(detail, stored.job.job, past, stored.facts.checkpoint, mine)
         return detail
 
@@ -115,10 +123,15 @@ class JobDetails:
     ) -> control_pb2.JobDetail:
         live, table, ends = self.cluster.live, self.cluster.driver.table, self.predictions.ends
         spec, facts = table.spec(row), table.of(row.job)
-        detail = control_pb2.JobDetail(job=self.views.of(row))
+        view, pending = self.views.of(row), row.status is JobStatus.PENDING
+        for_caller(view, caller)
+        if not pending:  # the known end of a running job is shown, without a new forecast
+            add_prediction(view, {}, ends)
+        elif live.position(row.job) is not None:  # a round has left it waiting
+            add_prediction(view, starts, ends)
+        detail = control_pb2.JobDetail(job=message(view))
         mine = caller.is_operator or caller.name == spec.user
         _put_request(detail, row, spec, facts.updated, mine)
-        for_caller(detail.job, caller)
         curves = self.cluster.curves.jobs.get(row.job)
         if mine and curves is not None:
             detail.job.training.metrics.update(
@@ -129,13 +142,9 @@ class JobDetails:
         detail.beside.extend(live.co_located(row.job))
         detail.awaited_by.extend(live.eligibility.awaited_by(row.job, spec))
         detail.host_share = shown_share(self.cluster.driver, row, self._without_limits(row))
-        if row.status is JobStatus.PENDING:
-            if live.position(row.job) is not None:  # a round has left it waiting
-                add_prediction(detail.job, starts, ends)
+        if pending:
             why = self._why(row)
             detail.why_pending.extend(why if mine else map(without_words, why))
-        else:  # the known end of a running job is shown, without a new forecast
-            add_prediction(detail.job, {}, ends)
         self._put_past(detail, row.job, past, facts.checkpoint, mine)
         return detail
 

@@ -14,7 +14,7 @@ from dlsched.daemon.control.job_filters import (
     names_jobs,
     no_such,
 )
-from dlsched.daemon.control.views import Views, for_caller, stored_view
+from dlsched.daemon.control.views import View, Views, for_caller, message, stored_view
 from dlsched.daemon.leader_driver import LedgerFollower
 from dlsched.daemon.rpc_errors import NotTaken
 from dlsched.protocol.ledger import Changes
@@ -95,8 +95,7 @@ class JobEnds(LedgerFollower):
                 self._queues.pop(job, None)
 
 
-def _reply(view: control_pb2.JobView, caller: Identity) -> control_pb2.WaitReply:
-    """A copy of a view, with what the caller may see."""
-    reply = control_pb2.WaitReply(job=view)
-    for_caller(reply.job, caller)
-    return reply
+def _reply(view: View, caller: Identity) -> control_pb2.WaitReply:
+    """A view's message, with what the caller may see."""
+    for_caller(view, caller)
+    return control_pb2.WaitReply(job=message(view))

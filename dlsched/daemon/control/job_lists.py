@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.job_filters import (
@@ -15,17 +16,26 @@ from dlsched.daemon.control.job_filters import (
     stored_filter,
 )
 from dlsched.daemon.control.submission.arrays import fold_tasks
-from dlsched.daemon.control.views import Views, add_prediction, for_caller, stored_view
+from dlsched.daemon.control.views import (
+    View,
+    Views,
+    add_prediction,
+    for_caller,
+    message,
+    stored_view,
+)
 from dlsched.daemon.predictions import Predictions
 from dlsched.daemon.rounds import Rounds
 from dlsched.db.records import JobSpec
 from dlsched.protocol.ledger import Job, JobStatus
 from dlsched.protocol.messages import JobId
+from dlsched.rpc.columns import pack
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.v1 import control_pb2
 from dlsched.system.clock import wall
 
 PAGE = 250  # views that are made before other requests are served
+COLUMNS = 8 * PAGE  # jobs of a page of columns
 
 
 @dataclass(eq=False, slots=True)
@@ -52,29 +62,34 @@ class JobLists:
         waiting.sort(key=lambda row: (position(row.job) or 1 << 60, row.job))
         facts = cluster.driver.table.of
         present.sort(key=lambda row: (facts(row.job).started_at or 0.0, row.job))
-        folded: list[control_pb2.FoldedView] = []
+        folded: list[_Folded] = []
         if not request.unfold:
             waiting, folded = self._fold(waiting)
+
+        def told(view: View) -> View:
+            for_caller(view, caller)
+            if request.predict:
+                add_prediction(view, starts, ends)
+            return view
+
+        held: list[View] = []
         for some in each_page([*waiting, *present], PAGE):
-            page = control_pb2.QueuePage()
             jobs = cluster.driver.committed.jobs  # jobs that end meanwhile leave the list
-            page.jobs.extend(
-                views.of(jobs[row.job], brief=request.brief)
-                for row in some
-                if row.job in jobs and not jobs[row.job].status.is_terminal
-            )
-            for view in page.jobs:
-                for_caller(view, caller)
-                if starts or ends:
-                    add_prediction(view, starts, ends)
-            yield page
+            now = [jobs[row.job] for row in some if row.job in jobs]
+            live = [row for row in now if not row.status.is_terminal]
+            held += [told(views.of(row, brief=request.brief)) for row in live]
+            if not request.columns or len(held) >= COLUMNS:
+                yield _queue_page(held, by_column=request.columns)
+                held = []
             await asyncio.sleep(0)
-        for line in folded:
-            for_caller(line.first, caller)
-            add_prediction(line.first, starts, ends)
-        last = self._summary()
-        last.others = others
-        yield control_pb2.QueuePage(folded=folded, summary=last)
+        last = _queue_page(held, by_column=request.columns)
+        last.folded.extend(
+            control_pb2.FoldedView(first=message(told(first)), tasks=tasks, count=count)
+            for first, tasks, count in folded
+        )
+        last.summary.CopyFrom(self._summary())
+        last.summary.others = others
+        yield last
 
     def _summary(self) -> control_pb2.QueueSummary:
         """The cluster in one line."""
@@ -102,7 +117,7 @@ class JobLists:
             policy_failure=self.rounds.trouble,
         )
 
-    def _fold(self, rows: list[Job]) -> tuple[list[Job], list[control_pb2.FoldedView]]:
+    def _fold(self, rows: list[Job]) -> tuple[list[Job], list[_Folded]]:
         """Fold elements of an array that wait for the same reason; returns the other jobs first."""
         table = self.cluster.driver.table
         groups: dict[tuple[JobId, str], list[Job]] = {}
@@ -122,11 +137,8 @@ class JobLists:
             specs = [table.spec(row) for row in group]
             tasks = [spec.task for spec in specs if spec.task is not None]
             limit = table.array_limit(group[0])
-            folded.append(
-                control_pb2.FoldedView(
-                    first=self.views.of(group[0]), tasks=fold_tasks(tasks, limit), count=len(group)
-                )
-            )
+            line = self.views.of(group[0])
+            folded.append(_Folded(line, fold_tasks(tasks, limit), len(group)))
         return plain, folded
 
     async def history(
@@ -168,12 +180,27 @@ class JobLists:
                 await asyncio.sleep(0)
 
 
-def _page(
-    views: list[control_pb2.JobView], specs: Iterable[JobSpec | None], caller: Identity
-) -> control_pb2.HistoryPage:
-    """A page of copies, with what the caller may see."""
-    page = control_pb2.HistoryPage(jobs=views)
-    for view, spec in zip(page.jobs, specs, strict=True):
-        view.working_directory = "" if spec is None else spec.body.working_directory
-        for_caller(view, caller)
+class _Folded(NamedTuple):
+    """Elements of an array that wait alike: the first, the numbers of all, how many."""
+
+    first: View
+    tasks: str
+    elements: int
+
+
+def _queue_page(views: list[View], *, by_column: bool) -> control_pb2.QueuePage:
+    if not by_column:
+        return control_pb2.QueuePage(jobs=map(message, views))
+    page = control_pb2.QueuePage()
+    pack(views, page.columns)
     return page
+
+
+def _page(
+    views: list[View], specs: Iterable[JobSpec | None], caller: Identity
+) -> control_pb2.HistoryPage:
+    """A page of views, with what the caller may see."""
+    for view, spec in zip(views, specs, strict=True):
+        view["working_directory"] = None if spec is None else spec.body.working_directory
+        for_caller(view, caller)
+    return control_pb2.HistoryPage(jobs=map(message, views))

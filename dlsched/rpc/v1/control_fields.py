@@ -193,6 +193,19 @@ MESSAGES = {
 4 limit int32
 5 live_too bool
 """,
+    "JobColumn": """
+1 field int32
+2 places repeated fixed32
+3 text string
+4 ends repeated fixed32
+5 reals repeated double
+6 numbers repeated sfixed64
+7 views repeated JobView
+""",
+    "JobColumns": """
+1 count int32
+2 columns repeated JobColumn
+""",
     "JobDetail": """
 1 job JobView
 2 request JobRequest
@@ -451,12 +464,14 @@ MESSAGES = {
 1 jobs repeated JobView
 2 folded repeated FoldedView
 3 summary QueueSummary
+4 columns JobColumns
 """,
     "QueueRequest": """
 1 filter Filter
 2 predict bool
 3 unfold bool
 4 brief bool
+5 columns bool
 """,
     "QueueSummary": """
 1 running int32

@@ -665,16 +665,18 @@ class ArrayElements(_message.Message):
     def __init__(self, array_job: _Optional[int] = ..., tasks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class QueueRequest(_message.Message):
-    __slots__ = ("filter", "predict", "unfold", "brief")
+    __slots__ = ("filter", "predict", "unfold", "brief", "columns")
     FILTER_FIELD_NUMBER: _ClassVar[int]
     PREDICT_FIELD_NUMBER: _ClassVar[int]
     UNFOLD_FIELD_NUMBER: _ClassVar[int]
     BRIEF_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
     filter: Filter
     predict: bool
     unfold: bool
     brief: bool
-    def __init__(self, filter: _Optional[_Union[Filter, _Mapping]] = ..., predict: _Optional[bool] = ..., unfold: _Optional[bool] = ..., brief: _Optional[bool] = ...) -> None: ...
+    columns: bool
+    def __init__(self, filter: _Optional[_Union[Filter, _Mapping]] = ..., predict: _Optional[bool] = ..., unfold: _Optional[bool] = ..., brief: _Optional[bool] = ..., columns: _Optional[bool] = ...) -> None: ...
 
 class FoldedView(_message.Message):
     __slots__ = ("first", "tasks", "count")
@@ -712,15 +714,43 @@ class QueueSummary(_message.Message):
     policy_failure: str
     def __init__(self, running: _Optional[int] = ..., running_gpus: _Optional[int] = ..., pending: _Optional[int] = ..., pending_gpus: _Optional[int] = ..., gpus: _Optional[int] = ..., busy_gpus: _Optional[int] = ..., policy: _Optional[str] = ..., round: _Optional[int] = ..., round_s: _Optional[float] = ..., others: _Optional[int] = ..., policy_failure: _Optional[str] = ...) -> None: ...
 
+class JobColumns(_message.Message):
+    __slots__ = ("count", "columns")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    columns: _containers.RepeatedCompositeFieldContainer[JobColumn]
+    def __init__(self, count: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[JobColumn, _Mapping]]] = ...) -> None: ...
+
+class JobColumn(_message.Message):
+    __slots__ = ("field", "places", "text", "ends", "reals", "numbers", "views")
+    FIELD_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    REALS_FIELD_NUMBER: _ClassVar[int]
+    NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    VIEWS_FIELD_NUMBER: _ClassVar[int]
+    field: int
+    places: _containers.RepeatedScalarFieldContainer[int]
+    text: str
+    ends: _containers.RepeatedScalarFieldContainer[int]
+    reals: _containers.RepeatedScalarFieldContainer[float]
+    numbers: _containers.RepeatedScalarFieldContainer[int]
+    views: _containers.RepeatedCompositeFieldContainer[JobView]
+    def __init__(self, field: _Optional[int] = ..., places: _Optional[_Iterable[int]] = ..., text: _Optional[str] = ..., ends: _Optional[_Iterable[int]] = ..., reals: _Optional[_Iterable[float]] = ..., numbers: _Optional[_Iterable[int]] = ..., views: _Optional[_Iterable[_Union[JobView, _Mapping]]] = ...) -> None: ...
+
 class QueuePage(_message.Message):
-    __slots__ = ("jobs", "folded", "summary")
+    __slots__ = ("jobs", "folded", "summary", "columns")
     JOBS_FIELD_NUMBER: _ClassVar[int]
     FOLDED_FIELD_NUMBER: _ClassVar[int]
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[JobView]
     folded: _containers.RepeatedCompositeFieldContainer[FoldedView]
     summary: QueueSummary
-    def __init__(self, jobs: _Optional[_Iterable[_Union[JobView, _Mapping]]] = ..., folded: _Optional[_Iterable[_Union[FoldedView, _Mapping]]] = ..., summary: _Optional[_Union[QueueSummary, _Mapping]] = ...) -> None: ...
+    columns: JobColumns
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobView, _Mapping]]] = ..., folded: _Optional[_Iterable[_Union[FoldedView, _Mapping]]] = ..., summary: _Optional[_Union[QueueSummary, _Mapping]] = ..., columns: _Optional[_Union[JobColumns, _Mapping]] = ...) -> None: ...
 
 class ShowRequest(_message.Message):
     __slots__ = ("filter", "why_order", "skip")

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from dlsched.rpc.columns import pack
 from dlsched.rpc.v1 import control_pb2 as pb
 
 MODEL = """\
@@ -26,8 +27,17 @@ FOOTER = (
 )
 
 
-@pytest.fixture
-def model(control, job_view):
+def by_column(page):
+    """A page as a daemon gives it to this client; one that is older gives it as it is."""
+    packed = pb.QueuePage(folded=page.folded)
+    pack([{field.name: v for field, v in job.ListFields()} for job in page.jobs], packed.columns)
+    if page.HasField("summary"):
+        packed.summary.CopyFrom(page.summary)
+    return packed
+
+
+@pytest.fixture(params=["daemon", "older daemon"])
+def model(request, control, job_view):
     """The pages of the model, in another order than they are shown."""
     sweep = job_view(
         11162, array_job=11160, array_task=2, name="sweep", user="bob", state="PENDING", gpus=4,
@@ -49,7 +59,7 @@ def model(control, job_view):
         running=2, running_gpus=16, pending=2, pending_gpus=36, gpus=32, busy_gpus=16,
         policy="las", round=812, round_s=0.014, others=3,
     )  # fmt: skip
-    control.answers["Queue"] = [
+    pages = [
         pb.QueuePage(jobs=[resnet, gpt]),
         pb.QueuePage(
             jobs=[bert],
@@ -57,6 +67,9 @@ def model(control, job_view):
             summary=summary,
         ),
     ]
+    control.answers["Queue"] = (
+        pages if request.param == "older daemon" else [*map(by_column, pages)]
+    )
     return control
 
 

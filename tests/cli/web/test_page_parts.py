@@ -5,7 +5,8 @@ from __future__ import annotations
 from dlsched.cli.web.cluster_view import MOST_ENDED
 from dlsched.cli.web.gpu_cells import MOST_NODES, nodes_html
 from dlsched.cli.web.past_days import MOST_USERS, past_days_figure
-from dlsched.client.records import Gpu, Job, Node
+from dlsched.client.job_records import Job
+from dlsched.client.records import Gpu, Node
 from simulate.report.drawing.charts import Bars
 from simulate.report.page import figure_html
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dlsched.client.records import Job
+from dlsched.client.job_records import Job
 from dlsched.torture.local_cluster import LocalCluster, eventually
 
 

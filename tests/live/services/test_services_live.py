@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from dlsched.client.records import Job
+from dlsched.client.job_records import Job
 from dlsched.torture.local_cluster import LocalCluster, eventually
 
 pytestmark = pytest.mark.slow

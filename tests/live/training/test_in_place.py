@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from dlsched.client.daemon_client import filter_of
-from dlsched.client.records import Job
+from dlsched.client.job_records import Job
 from dlsched.torture.local_cluster import LocalCluster, eventually
 from tests.live.conftest import SELDOM_POSTGRES, database_of
 from tests.live.training.test_resizing import BATCH, EPOCHS, PROGRAM, SAMPLES, Training

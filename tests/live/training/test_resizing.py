@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dlsched.client.daemon_client import filter_of
-from dlsched.client.records import Job
+from dlsched.client.job_records import Job
 from dlsched.torture.local_cluster import LocalCluster, eventually
 from tests.live.conftest import DATABASES, database_of
 
