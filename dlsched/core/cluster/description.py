@@ -25,6 +25,7 @@ from dlsched.core.cluster.site_rules import SiteRules, rules_from_tables
 from dlsched.core.errors import BadInput, not_known, plural, shorten
 
 ANY_TYPE = "gpu"  # the type of nodes whose spec names none
+GIB = 2.0**30  # bytes
 # Ten times the largest machines there are: more is a slip of the pen, and would fill the memory.
 MOST_NODES, MOST_GPUS = 100_000, 1_024
 

@@ -133,6 +133,7 @@ class CoLocation:
             return  # a placement with a state of its own gives each row GPUs of its own
         waiting, share = self._waiting(walk), walk.table.gpu_share
         hosts, hopeless = _Hosts(walk, waiting), dict[tuple[object, ...], float]()
+        short_of_memory: dict[tuple[object, ...], Refused] = {}
         nodes_of, pool = walk.ctx.pools.nodes, walk.table.pool
         wanted_whole = 0  # nodes, as bits
         for row in waiting:
@@ -143,11 +144,16 @@ class CoLocation:
             stays = hosts.left[row] if is_behind else -math.inf
             like = _sameness(row, walk)
             if stays >= hopeless.get(like, math.inf):  # there is never more room than before
+                if like in short_of_memory:
+                    walk.refuse(row, short_of_memory[like])
                 continue
             longer = (host for host in hosts.for_part_of(row) if hosts.left[host] >= stays)
             host = next((host for host in longer if may_join(row, host, walk)), None)
             if host is None:
                 hopeless[like] = stays
+                if lacking := next(filter(None, hosts.without_memory_for(row)), ""):
+                    short_of_memory[like] = Refused("Resources", f"GPUs with room for it {lacking}")
+                    walk.refuse(row, short_of_memory[like])
             else:
                 walk.share(row, host)
                 hosts.joined(row, host)
@@ -170,7 +176,7 @@ class _Hosts:
     """
 
     def __init__(self, walk: Walk, waiting: Sequence[int]) -> None:
-        self._share = walk.table.gpu_share
+        self._walk, self._share = walk, walk.table.gpu_share
         beside = walk.occupancy.beside
         rows = np.array([*waiting, *walk.occupancy.held], np.int64)
         remaining = Units(walk.table, rows, walk.ctx.now).remaining_work
@@ -188,6 +194,15 @@ class _Hosts:
         """The rows on whose GPUs there is room for a row's part."""
         begin = bisect_left(self._fullest_first, (self._share.item(row) - WHOLE, -1))
         return (host for _, host in self._fullest_first[begin:])
+
+    def without_memory_for(self, row: int) -> Iterator[str]:
+        """What memory the GPUs lack on which there is room for a row's part; "" where none."""
+        walk = self._walk
+        for host in self.for_part_of(row):
+            placement = walk.occupancy.held[host]
+            if placement.gpus == walk.table.gang.item(row):
+                there = (row, host, *walk.occupancy.beside.get(host, ()))
+                yield walk.lacks_memory(there, placement)
 
     def joined(self, row: int, host: int) -> None:
         """A row shares a host's GPUs now."""

@@ -308,26 +308,36 @@ class Walk:
         Their parts come to no more than a GPU, the memory that is known to be needed is there, and
         it is known how fast they run together, where this world asks for it.
         """
-        share, memory = self.table.gpu_share, self.table.gpu_memory
-        placement, perf = self.occupancy.held.get(holder), self.ctx.perf
+        share, perf = self.table.gpu_share, self.ctx.perf
+        placement = self.occupancy.held.get(holder)
         if placement is None:
             return ""
         there = (holder, *self.occupancy.beside.get(holder, ()), *self.aside.get(placement, ()))
         rows = (row, *there) if row not in there else there
         if sum(max(share.item(each), UNSAID) for each in rows) > WHOLE:
             return "have no room for it"
+        if lacking := self.lacks_memory(rows, placement):
+            return lacking
         types = {self.occupancy.type_of.item(node) for node in placement.nodes}
         cluster = self.occupancy.cluster
-        needed = float(np.nansum(memory[list(rows)]))
-        for code in types:
-            if needed > cluster.gpu_memory[code]:
-                return f"have {cluster.gpu_memory[code]:g} GiB of memory; {needed:g} GiB are needed"
         if perf.sharing is not None:
             for code in types:
                 speeds = perf.together(rows, cluster.gpu_types[code], placement.gpus)
                 if np.isnan(speeds).any():
                     names = " and ".join(map(str, sorted(there)))
                     return f"unit {names} has, and how fast they run together is not known"
+        return ""
+
+    def lacks_memory(self, rows: Sequence[int], placement: Placement) -> str:
+        """How much memory GPUs lack for some rows together, as the end of a sentence; "" if none.
+
+        What a row needs and does not say is not counted.
+        """
+        needed = float(np.nansum(self.table.gpu_memory[list(rows)]))
+        has = self.occupancy.cluster.gpu_memory
+        for code in {self.occupancy.type_of.item(node) for node in placement.nodes}:
+            if needed > has[code]:
+                return f"have {has[code]:.4g} GiB of memory; {needed:.4g} GiB are needed"
         return ""
 
     def has_host_for(self, row: int, placement: Placement) -> bool:

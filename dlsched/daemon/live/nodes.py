@@ -25,7 +25,10 @@ from dlsched.daemon.site_rules.partition_access import PartitionAccess
 from dlsched.protocol.ledger import Ledger, NodeStatus, Run
 from dlsched.protocol.messages import GpuId, NodeName, Share
 
-FACTS = ("gpu_type", "cpus", "memory_gb", "tmp_gb", "switch", "rack", "domain", "nic_gbps")
+FACTS = (
+    "gpu_type", "gpu_memory_gib", "cpus", "memory_gb", "tmp_gb", "switch", "rack", "domain",
+    "nic_gbps",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,7 @@ class LiveNode:
     gpus: list[GpuId] = field(default_factory=list)  # by index
     index_of: dict[GpuId, int] = field(default_factory=dict)
     gpu_type: str = ANY_TYPE
+    gpu_memory_gib: float = np.nan  # of the GPU that has least
     cpus: float = np.nan
     memory_gb: float = np.nan
     tmp_gb: float = np.nan  # of the file system of /tmp

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dlsched.core.cluster.description import GIB
 from dlsched.core.cluster.features import alternatives_of, features_of, holds
 from dlsched.daemon.live.job_columns import JobColumns
 from dlsched.daemon.live.nodes import ClusterRules, LiveNodes
@@ -216,6 +217,9 @@ class PlacementConstraints:
             types = {d.get("type", "") for d in devices if isinstance(d, Mapping)} - {""}
             if len(types) == 1:
                 found["gpu_type"] = types.pop()
+            sizes = [_number(d.get("memory_bytes")) for d in devices if isinstance(d, Mapping)]
+            if known := [size for size in sizes if size]:
+                found["gpu_memory_gib"] = min(known) / GIB
             found["nvlink"] = _domains([d for d in devices if isinstance(d, Mapping)])
         return found
 

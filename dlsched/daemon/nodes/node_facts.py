@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dlsched.core.cluster.description import ANY_TYPE
+from dlsched.core.cluster.description import ANY_TYPE, GIB
 from dlsched.core.cluster.features import CONTAINER
 from dlsched.daemon.nodes.agents import Agents, Described
 from dlsched.daemon.settings import NodeSection, Settings
@@ -32,6 +32,9 @@ def facts_that_count(section: NodeSection | None, described: Described | None) -
             found["memory_gb"] = described.facts.memory_bytes / GB
         if described.facts.tmp_bytes:
             found["tmp_gb"] = described.facts.tmp_bytes / GB
+        sizes = [gpu.memory_bytes for gpu in described.facts.gpus if gpu.memory_bytes]
+        if sizes:
+            found["gpu_memory_gib"] = min(sizes) / GIB
     if section is not None:
         found |= {name: value for name, value in section.facts().items() if value not in (None, "")}
     return found

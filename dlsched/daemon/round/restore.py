@@ -107,6 +107,8 @@ def cluster_of(snapshot: LiveSnapshot) -> Cluster | None:
         facts = decode(snapshot.cluster)
         if not facts["names"]:
             return None
+        sizes = facts.get("gpu_memory_gib", np.full(len(facts["names"]), np.nan)).tolist()
+        least = _least_by_type(facts["types"], sizes)
         rows = zip(
             facts["names"], facts["gpus"].tolist(), facts["types"], facts["cpus"].tolist(),
             facts["memory_gb"].tolist(), facts["switch"], facts["rack"], facts["domain"],
@@ -118,6 +120,7 @@ def cluster_of(snapshot: LiveSnapshot) -> Cluster | None:
                 name=name,
                 gpus=gpus,
                 gpu_type=kind,
+                gpu_memory_gib=least.get(kind, np.nan),
                 cpus=cpus if says else np.nan,
                 memory_gb=memory if says else np.nan,
                 switch=switch,
@@ -144,6 +147,12 @@ def cluster_of(snapshot: LiveSnapshot) -> Cluster | None:
         cells, every = rules.plan("cells"), (*vcs, *owners)
         _CLUSTERS[key] = Cluster(nodes, every, rules=snapshot.rules, cells=cells)
     return _CLUSTERS[key]
+
+
+def _least_by_type(types: Sequence[str], sizes: Sequence[float]) -> dict[str, float]:
+    """GiB of the smallest GPU of each type: two sizes may be sold under one name."""
+    known = [(kind, size) for kind, size in zip(types, sizes, strict=True) if not np.isnan(size)]
+    return {kind: min(s for k, s in known if k == kind) for kind in {kind for kind, _ in known}}
 
 
 # what users, jobs and nodes say, for policies and estimators

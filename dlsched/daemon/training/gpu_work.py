@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dlsched.core.cluster.description import GIB
 from dlsched.core.errors import plural
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.reported.idle_gpus import IdleGpus
@@ -20,7 +21,6 @@ from dlsched.protocol.ledger import Run
 from dlsched.protocol.messages import JobId
 from dlsched.system.clock import wall
 
-GIB = 2.0**30
 LOOK_S = 5.0
 STORED_S = 300.0  # between two rows of a running job
 
