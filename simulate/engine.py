@@ -158,6 +158,7 @@ class Engine:
         """Decide next when another engine would, of which this is a copy."""
         self._dirty, self._touched = other._dirty, other._touched
         self._wake, self._stable, self._tick = other._wake, other._stable, other._tick
+        self._earliest = other._earliest
 
     @property
     def parts(self) -> Parts:
@@ -238,6 +239,21 @@ class Engine:
                     return Stopped(self.now, self._stop_reason)
             if keeps_timeline:
                 self._sample()
+
+    def run_until_before(self, moment: float, start: float | None = None) -> None:
+        """Run until right before a moment, so that a copy can go on from there.
+
+        Args:
+            moment: what happens then is left to the copy.
+            start: as for `run`.
+
+        Raises:
+            PolicyFailed: as `run`.
+        """
+        self.between_rounds = None  # which keeps what it knows to itself
+        self.horizon = math.nextafter(moment, -math.inf)
+        self.run(start)
+        self.cycle.ctx.now = self.now
 
     def _go_to_next_round(self, between: BetweenRounds) -> float | None:
         """Let happen what takes no more than counting; says when a decision is due at once."""

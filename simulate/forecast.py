@@ -58,6 +58,7 @@ class forecaster:  # noqa: N801 - used like a function: forecaster(engine)(overr
         patience_s: float = math.inf,
         true_work: Floats | None = None,
         until_ended: int | None = None,
+        until_before: float | None = None,
         segments: bool = False,
         arrivals: Rows | None = None,
         without: Rows | None = None,
@@ -70,7 +71,8 @@ class forecaster:  # noqa: N801 - used like a function: forecaster(engine)(overr
             patience_s: what it may cost, in seconds of the wall's clock; then it stops where it is,
                 as at a horizon.
             true_work: what each row really needs, in seconds of work; None: what is predicted.
-            until_ended: stop soon after this row has ended; None: when all have.
+            until_ended: stop soon after this row has ended, or was refused; None: when all have.
+            until_before: stop right before this moment, so that a copy of the copy can go on.
             segments: record when each row has which GPUs.
             arrivals: rows that still arrive, in order; the copy then goes on as the present would,
                 where the policy stays, without a decision to begin with.
@@ -113,10 +115,15 @@ class forecaster:  # noqa: N801 - used like a function: forecaster(engine)(overr
         goes_on = arrivals is not None and not overrides
         if goes_on:
             fork.keep_agenda_of(present)
+            fork.cycle.ctx.changes.extend(present.cycle.ctx.changes)
         watch = _Watch(patience_s, until_ended)
         if math.isfinite(patience_s) or until_ended is not None:
             fork.observers.append(watch)
-        fork.run(start=None if goes_on else present.now)
+        start = None if goes_on else present.now
+        if until_before is None:
+            fork.run(start)
+        else:
+            fork.run_until_before(until_before, start)
         return RanOn(fork, watch.is_over)
 
 
@@ -128,7 +135,7 @@ class RanOn(NamedTuple):
 
 
 class _Watch:
-    """An observer under which a run stops when its time is over, or when a row has ended."""
+    """An observer: a run stops when its time is over, or when a row has ended or was refused."""
 
     def __init__(self, seconds: float, row: int | None) -> None:
         self.is_over = False
@@ -137,9 +144,14 @@ class _Watch:
 
     def __call__(self, engine: Engine, allocation: Allocation) -> None:
         self.is_over = time.monotonic() > self._until
-        has_ended = self._row is not None and engine.world.table.finish[self._row] <= engine.now
-        if self.is_over or has_ended:
+        if self.is_over or (self._row is not None and self._has_ended(engine, self._row)):
             engine.horizon = min(engine.horizon, engine.now)
+
+    @staticmethod
+    def _has_ended(engine: Engine, row: int) -> bool:
+        table = engine.world.table
+        is_refused = table.status[row] == Status.REFUSED
+        return bool(is_refused or table.finish[row] <= engine.now)
 
 
 def _fork(

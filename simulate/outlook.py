@@ -101,7 +101,7 @@ class Outlook:
             self._overrides,
             horizon=horizon_s,
             patience_s=patience_s,
-            true_work=self._durations(factor),
+            true_work=self.durations(factor),
             until_ended=only,
             segments=is_first and self._keeps_segments,
             arrivals=self._arrivals,
@@ -189,7 +189,7 @@ class Outlook:
                 found[place] = curve.earned(took)
         return found
 
-    def _durations(self, factor: float) -> Floats:
+    def durations(self, factor: float) -> Floats:
         """The work that each row really needs in a scenario, what it has done included.
 
         A running job that has taken longer than predicted is assumed to run on for a tenth of that,

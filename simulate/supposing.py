@@ -199,10 +199,7 @@ def _until_submitted(
             "--what-if: a trace with dependencies, or with limits of arrays or priority classes, "
             "has no forecasts"
         )
-    engine.between_rounds = None  # which keeps what it knows to itself
-    engine.horizon = math.nextafter(engine.coming.visible.item(row), -math.inf)
-    engine.run()
-    engine.cycle.ctx.now = engine.now
+    engine.run_until_before(engine.coming.visible.item(row))
     return engine
 
 

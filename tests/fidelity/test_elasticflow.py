@@ -75,7 +75,7 @@ def test_plans_are_those_of_the_artifact(number: int) -> None:
     jobs = [admitted[place] for place in by_deadline([demands[job] for job in admitted])]
     plans, free = planner.plan_all([demands[job] for job in jobs])
     for job, plan in zip(jobs, plans, strict=True):
-        steps = list(zip(plan.steps.times.tolist(), plan.steps.gpus.tolist(), strict=True))
+        steps = list(zip(plan.steps.times, plan.steps.gpus, strict=True))
         expected = case["minimum_share"][str(job)]
         assert plan.first == expected["first"]
         assert steps == [tuple(step) for step in expected["timeline"]]

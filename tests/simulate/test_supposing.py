@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dlsched.core.errors import BadInput
 from dlsched.core.rewards import RewardCurve
+from simulate.engine import Engine
 from simulate.latest_submit import TO_S
 from simulate.supposing import Answer, Choice, suppose
 
@@ -179,6 +180,49 @@ def test_submitted_then_it_keeps_the_deadline_and_a_little_later_it_does_not(
     else:
         assert is_sure(latest)
         assert not is_sure(latest + TO_S)
+
+
+@pytest.mark.parametrize("policy", ["las", "karuna", "chronus", "elasticflow"])
+@settings(max_examples=8)
+@given(jobs=jobs_of, due=st.sampled_from([300.0, 900.0, 3000.0]), others_due=st.floats(200, 5000))
+def test_a_try_that_goes_on_from_an_earlier_one_ends_as_a_replay_of_its_own(
+    policy: str, jobs: list[Any], due: float, others_due: float, lab: Any
+) -> None:
+    jobs = [(0, gpus, takes) for _, gpus, takes in jobs]
+    others = [others_due if place % 2 else math.nan for place in range(len(jobs))]
+    trace = lab.trace([*jobs, (0, 2, 60)], deadline=[*others, due])
+    latest = ask(lab, trace, policy, str(trace.job_id[-1])).supposed[0].latest_submit
+    if math.isnan(latest):
+        return
+    expected = [*(float(takes) for *_, takes in jobs), 60.0]
+    for factor in (0.5, 1.0, 1.5):
+        real = [(0, gpus, takes * factor) for _, gpus, takes in jobs]
+        said = lab.trace(
+            [*real, (latest, 2, 60 * factor)],
+            expected=expected,
+            deadline=[*others, due - latest],
+        )
+        result = lab.run(said, policy, cluster="1x4", clock="events", estimate="declared")
+        assert result.jobs.finish_time[-1] <= due + 1e-6
+
+
+def test_what_comes_before_the_submit_is_not_run_again_for_each_try(
+    lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run is a decision a job; halving 180 moments alone would take 24 of them."""
+    jobs = [(0, 4, 100)] * 61
+    trace = lab.trace(jobs, deadline=[*[math.nan] * 60, 10_000.0])
+    decisions, decide = 0, Engine._decide_in
+
+    def counted(engine: Engine, mode: Any) -> bool:
+        nonlocal decisions
+        decisions += 1
+        return decide(engine, mode)
+
+    monkeypatch.setattr(Engine, "_decide_in", counted)
+    [told] = ask(lab, trace, "edf", str(trace.job_id[-1])).supposed
+    assert told.latest_submit == pytest.approx(9850.0)
+    assert decisions < 10 * len(jobs)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ def sizes(power: float = 1.0, total: int = 8) -> Sizes:
 
 
 def as_steps(found: Plan) -> list[tuple[float, int]]:
-    return list(zip(found.steps.times.tolist(), found.steps.gpus.tolist(), strict=True))
+    return list(zip(found.steps.times, found.steps.gpus, strict=True))
 
 
 def replayed(
@@ -69,7 +70,7 @@ def replayed(
 
 def test_the_fewest_gpus_that_keep_the_deadline_are_used_as_late_as_possible() -> None:
     """Free: 8 until 100 s, then 2, then 8; 640 steps by 300 s need two GPUs from the start."""
-    free = Steps(np.array([0.0, 100.0, 200.0]), np.array([8, 2, 8]))
+    free = Steps([0.0, 100.0, 200.0], [8, 2, 8])
     found = plan(Demand(600.0, 300.0, sizes()), free, 10.0)
     assert found.keeps
     assert as_steps(found) == [(0.0, 2)]
@@ -78,6 +79,49 @@ def test_the_fewest_gpus_that_keep_the_deadline_are_used_as_late_as_possible() -
     waits = plan(Demand(90.0, 300.0, sizes()), free, 10.0)
     assert as_steps(waits) == [(0.0, 0), (200.0, 1)]
     assert waits.real_end == 290.0
+
+
+free_strategy = st.lists(
+    st.tuples(st.integers(1, 900), st.integers(0, 8)), min_size=1, max_size=12
+).map(
+    lambda steps: Steps(
+        np.cumsum([0.0, *(lasts for lasts, _ in steps)]).tolist(), [*(g for _, g in steps), 8]
+    ).merged()
+)
+
+
+@given(
+    free_strategy,
+    st.integers(1, 20_000),
+    st.integers(1, 6000),
+    st.sampled_from([1.0, 0.6, 0.3]),
+)
+def test_shares_are_those_of_the_formula_over_all_sizes_and_stretches(
+    free: Steps, left: int, due: int, power: float
+) -> None:
+    """The formula is written over arrays here, [size, stretch]."""
+    own = sizes(power)
+    found = plan(Demand(float(left), float(due), own), free, 1.0)
+    starts = np.array([time for time in free.times if time < due])
+    lasts = np.diff(np.append(starts, due))
+    has = np.minimum(GPUS[:, None], np.array(own.below)[free.gpus[: len(starts)]])
+    work = lasts * np.array(own.rate)[has]
+    from_behind = work[:, ::-1].cumsum(axis=1)[:, ::-1]
+    fits = (from_behind >= left).any(axis=1)
+    assert found.keeps == fits.any()
+    if not fits.any():
+        return
+    size = int(fits.argmax())
+    point = int(np.flatnonzero(from_behind[size] >= left)[-1])
+    expected = np.concatenate(
+        [has[size - 1, :point] if size else np.zeros(point), has[size, point:]]
+    )
+    done = (lasts * np.array(own.rate)[expected.astype(np.int64)]).cumsum()
+    last = point + int((done[point:] >= left).argmax())
+    assert found.steps.times[-1] <= found.real_end <= due
+    ahead = starts[starts < found.real_end].tolist()
+    now = [found.use.gpus[bisect_right(found.use.times, time) - 1] for time in ahead]
+    assert now == expected[: last + 1].tolist()
 
 
 def test_the_example_of_three_jobs_on_four_gpus() -> None:
@@ -142,10 +186,10 @@ def test_plans_never_hold_more_gpus_than_there_are_and_do_all_the_work(
         use = use.plus(each.use)
         assert each.keeps == (each.real_end <= demand.due)
         times = np.append(each.use.times[:-1], each.real_end)
-        done = demand.work(each.use.gpus[:-1], np.diff(times), 0).sum()
+        done = sum(demand.work(each.use.gpus[:-1], np.diff(times).tolist(), 0))
         assert done >= demand.left * (1 - 1e-9)
-    assert use.gpus.max() <= 8
-    assert use.gpus.min() >= 0
+    assert max(use.gpus) <= 8
+    assert min(use.gpus) >= 0
 
 
 jobs_strategy = st.lists(
@@ -263,7 +307,7 @@ def test_without_admission_every_job_runs_and_some_are_late(tmp_path: Path) -> N
 
 def test_its_state_comes_back_and_follows_a_packed_table() -> None:
     policy, again = ElasticFlow(ElasticFlowOptions()), ElasticFlow(ElasticFlowOptions())
-    steps = Steps(np.array([0.0, 60.0]), np.array([2, 1]))
+    steps = Steps([0.0, 60.0], [2, 1])
     policy._promises.promise([3], [None], 7.0)
     policy._promises.keep([3, 5], [Plan(steps, 120.0, 110.0, True)] * 2, 7.0)
     again.load_state_dict(policy.state_dict())

@@ -6,10 +6,10 @@ or not it needs so many, until its work is done.
 
 from __future__ import annotations
 
-import numpy as np
+from itertools import accumulate
 
 from dlsched.policies.scheduling.elasticflow.planning import Demand, Plan
-from dlsched.policies.scheduling.elasticflow.timeline import DUST, Steps, in_slots
+from dlsched.policies.scheduling.elasticflow.timeline import FOREVER, Steps, in_slots
 
 
 def plan_greedily(demand: Demand, free: Steps, slot: float) -> Plan:
@@ -20,18 +20,15 @@ def plan_greedily(demand: Demand, free: Steps, slot: float) -> Plan:
         free: GPUs that are free, from now on; all of them after the last time.
         slot: seconds.
     """
-    sizes = demand.sizes
-    gpus = sizes.below[free.gpus]
+    sizes, times = demand.sizes, free.times
+    if not sizes.gpus:
+        return Plan(Steps.always(0), FOREVER, FOREVER, False)
+    gpus = [sizes.below[each] for each in free.gpus]
     gpus[-1] = sizes.below[-1]
-    lasts = np.append(np.diff(free.times), np.inf)
-    with np.errstate(invalid="ignore"):
-        work = np.where(gpus > 0, lasts * sizes.rate[gpus], 0.0)
-    done = np.cumsum(work)
-    last = int((done >= demand.left).argmax())
-    before = float(done[last - 1]) if last else 0.0
-    rest = float(np.ceil((demand.left - before) / sizes.rate[gpus[last]] * (1 - DUST)))
-    start = float(free.times[last])
-    gpus[last + 1 :] = 0
-    steps = Steps(free.times.copy(), gpus).merged()
-    end = in_slots(start + rest, slot)
-    return Plan(steps, end, start + rest, start + rest <= demand.due)
+    lasts = [end - start for start, end in zip(times, [*times[1:], FOREVER], strict=True)]
+    done = list(accumulate(each * sizes.rate[has] for each, has in zip(lasts, gpus, strict=True)))
+    last = next(place for place, steps in enumerate(done) if steps >= demand.left)
+    rest = demand.seconds(demand.left - (done[last - 1] if last else 0.0), gpus[last], 0.0)
+    real_end = times[last] + rest
+    steps = Steps(times, [*gpus[: last + 1], *[0] * (len(gpus) - last - 1)]).merged()
+    return Plan(steps, in_slots(real_end, slot), real_end, real_end <= demand.due)

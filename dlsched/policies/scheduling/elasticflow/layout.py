@@ -53,7 +53,7 @@ def start_waiting(walk: Walk, units: Units, demands: Sequence[Demand]) -> None:
     for place in by_deadline(demands):
         demand, row = demands[place], units.rows.item(place)
         free = walk.free_gpus(units.table.pool.item(row))
-        sizes = [size for size in demand.sizes.gpus.tolist() if size <= free]
+        sizes = [size for size in demand.sizes.gpus if size <= free]
         enough = (s for s in sizes if demand.seconds(demand.left, s, demand.restart) <= demand.due)
         if sizes:
             placed = walk.place(row, next(enough, sizes[-1]))

@@ -65,7 +65,7 @@ class Planner:
         use = Steps.always(0)
         for each in plans:
             use = use.plus(each.use)
-        return int(use.gpus.max()) <= self.total
+        return max(use.gpus) <= self.total
 
     def _plan(
         self, demands: Sequence[Demand], fixed: Mapping[int, Plan], free: Steps
@@ -97,7 +97,7 @@ class Planner:
         """
         order = list(range(len(demands)))
         offers, gained = [NOTHING] * len(order), list[tuple[int, Plan]]()
-        spare = int(free.gpus[0])
+        spare = free.gpus[0]
         best = None if spare else -1
         while best != -1:
             for job in order:
@@ -109,7 +109,7 @@ class Planner:
                 plans[best], free = offers[best].plan, offers[best].free
                 gained.append((best, plans[best]))
                 offers[best] = replace(offers[best], is_taken=True)
-                spare = int(free.gpus[0])
+                spare = free.gpus[0]
         return order, gained
 
     def _offer(

@@ -12,11 +12,15 @@ end itself, in whole seconds.
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import numpy as np
 
-from dlsched.core.arrays import Bools, Floats, Ints
+from dlsched.core.arrays import Floats, Ints
 from dlsched.policies.scheduling.elasticflow.timeline import DUST, FOREVER, Steps, in_slots
 
 
@@ -30,9 +34,9 @@ class Sizes:
         below: the largest size that is at most 0, 1, … GPUs; 0 for none.
     """
 
-    gpus: Ints
-    rate: Floats
-    below: Ints
+    gpus: list[int]
+    rate: list[float]
+    below: list[int]
 
     @staticmethod
     def of(gpus: Ints, rates: Floats, total: int) -> Sizes:
@@ -46,12 +50,12 @@ class Sizes:
         rate[gpus] = rates
         below = np.zeros(total + 1, np.int64)
         below[gpus] = gpus
-        return Sizes(gpus, rate, np.maximum.accumulate(below))
+        return Sizes(gpus.tolist(), rate.tolist(), np.maximum.accumulate(below).tolist())
 
     def after(self, gpus: int) -> int:
         """The next larger size; 0 where there is none."""
-        place = int(np.searchsorted(self.gpus, gpus, side="right"))
-        return int(self.gpus[place]) if place < len(self.gpus) else 0
+        place = bisect_right(self.gpus, gpus)
+        return self.gpus[place] if place < len(self.gpus) else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +76,12 @@ class Demand:
     sizes: Sizes
     has: int = 0
     restart: float = 0.0
-    since: float = np.inf
+    since: float = math.inf
 
-    def work(self, gpus: Ints, lasts: Floats, before: int, since: float = np.inf) -> Floats:
-        """Steps in stretches of time; [..., stretch].
+    def work(
+        self, gpus: Sequence[int], lasts: Sequence[float], before: int, since: float = math.inf
+    ) -> list[float]:
+        """Steps in stretches of time, one after the other.
 
         A restart may last longer than the stretch that it begins in.
 
@@ -85,40 +91,39 @@ class Demand:
             before: GPUs before the first one.
             since: seconds for which it had these before.
         """
-        works = lasts
-        if self.restart:
-            ends = lasts.cumsum()
-            begins = ends - lasts
-            origin = -since if since < self.restart else -self.restart  # nothing is pending then
-            anew = np.where(_changes(gpus, before), begins, origin)
-            paid = self.restart + np.maximum.accumulate(anew, axis=-1)
-            works = np.maximum(ends - paid, 0.0) - np.maximum(begins - paid, 0.0)
-        found: Floats = works * self.sizes.rate[gpus]
+        rate, restart = self.sizes.rate, self.restart
+        if not restart:
+            return [lasts[place] * rate[has] for place, has in enumerate(gpus)]
+        found, begin = [], 0.0
+        paid = restart - since if since < restart else 0.0  # work begins then
+        for has, seconds in zip(gpus, lasts, strict=True):
+            end = begin + seconds
+            if has != before:
+                paid, before = begin + restart, has
+            found.append((max(end - paid, 0.0) - max(begin - paid, 0.0)) * rate[has])
+            begin = end
         return found
 
     def seconds(self, left: float, gpus: int, pause: float) -> float:
         """Whole seconds in which so many steps are done, after a pause."""
-        return float(np.ceil(pause + left / self.sizes.rate[gpus] * (1 - DUST)))
+        return float(math.ceil(pause + left / self.sizes.rate[gpus] * (1 - DUST)))
 
     def pause(
-        self, gpus: Ints, lasts: Floats, before: int, last: int, since: float = np.inf
+        self,
+        gpus: Sequence[int],
+        lasts: Sequence[float],
+        before: int,
+        last: int,
+        since: float = math.inf,
     ) -> float:
         """Seconds of a restart that are left at the beginning of the stretch `last`."""
         elapsed, place = 0.0, last
         while place and gpus[place - 1] == gpus[last]:
             place -= 1
-            elapsed += lasts.item(place)
+            elapsed += lasts[place]
         if not place and before == gpus[last]:
             elapsed += since
         return max(self.restart - elapsed, 0.0)
-
-
-def _changes(gpus: Ints, before: int) -> Bools:
-    """In which stretches [..., stretch] is the number of GPUs other than before?"""
-    changed: Bools = np.empty(gpus.shape, np.bool_)
-    np.not_equal(gpus[..., :1], before, out=changed[..., :1])
-    np.not_equal(gpus[..., 1:], gpus[..., :-1], out=changed[..., 1:])
-    return changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,26 +145,25 @@ class Plan:
     @property
     def first(self) -> int:
         """GPUs now."""
-        return int(self.steps.gpus[0])
+        return self.steps.gpus[0]
 
     def after(self, seconds: float) -> Plan:
         """The same plan, seen so many seconds later."""
-        times = self.steps.times - seconds
-        passed = int(np.searchsorted(times, 0.0, side="right")) - 1
-        steps = Steps(np.append(0.0, times[passed + 1 :]), self.steps.gpus[passed:])
+        times = [time - seconds for time in self.steps.times]
+        passed = bisect_right(times, 0.0) - 1
+        steps = Steps([0.0, *times[passed + 1 :]], self.steps.gpus[passed:])
         return Plan(steps, max(self.end - seconds, 0.0), self.real_end - seconds, self.keeps)
 
     @property
     def next_change(self) -> float:
         """Seconds from now until its number of GPUs changes first; inf: not before its end."""
-        return float(self.steps.times[1]) if len(self.steps.times) > 1 else np.inf
+        return self.steps.times[1] if len(self.steps.times) > 1 else math.inf
 
     @property
     def use(self) -> Steps:
         """Its GPUs until its end, and none afterwards."""
-        before = int(self.steps.times.searchsorted(self.end))
-        times = np.concatenate((self.steps.times[:before], (self.end,)))
-        return Steps(times, np.concatenate((self.steps.gpus[:before], (0,))))
+        before = bisect_left(self.steps.times, self.end)
+        return Steps([*self.steps.times[:before], self.end], [*self.steps.gpus[:before], 0])
 
     @property
     def gpu_seconds(self) -> float:
@@ -168,8 +172,10 @@ class Plan:
         Free GPUs change at times of their own; where the work ends before the next of them, the
         whole stretch counts.
         """
-        times = np.append(self.steps.times, self.end)
-        return float((np.diff(times) * self.steps.gpus).sum())
+        times = [*self.steps.times, self.end]
+        return sum(
+            (times[place + 1] - times[place]) * gpus for place, gpus in enumerate(self.steps.gpus)
+        )
 
 
 def plan(demand: Demand, free: Steps, slot: float, *, first: int = 0) -> Plan:
@@ -190,63 +196,71 @@ def plan(demand: Demand, free: Steps, slot: float, *, first: int = 0) -> Plan:
     if first:
         pause = demand.restart - (since if first == before else 0.0)
         rest = demand.seconds(left, first, max(pause, 0.0))
-        anew = float(free.times[1]) if len(free.times) > 1 else aligned
+        anew = free.times[1] if len(free.times) > 1 else aligned
         if in_slots(rest, slot) <= anew and rest <= demand.due:
             return _ending(Steps.always(first), 0.0, rest, slot, demand)
     known = free.with_time(aligned)
-    until = int(known.times.searchsorted(aligned))  # stretches before the deadline
-    starts, lasts = known.times[:until], known.times[1 : until + 1] - known.times[:until]
+    until = bisect_left(known.times, aligned)  # stretches before the deadline
+    starts = known.times[:until]
+    lasts = [known.times[place + 1] - start for place, start in enumerate(starts)]
     if until:
         lasts[-1] = demand.due - starts[-1]
-    gpus = np.zeros(until, np.int64)
+    gpus = [0] * until
     if first:
-        begin = int(known.times.searchsorted(anew))
-        gpus[:begin] = first
-        left -= float(demand.work(np.array([first]), np.array([anew]), before, since)[0])
+        begin = bisect_left(known.times, anew)
+        gpus[:begin] = [first] * min(begin, until)
+        left -= demand.work([first], [anew], before, since)[0]
         before, since = first, anew if first != before else since + anew
-    can = demand.sizes.below[known.gpus[begin:until]]
+    can = [demand.sizes.below[each] for each in known.gpus[begin:until]]
     found = _smallest(demand, can, lasts[begin:], left, before, since)
     if found is None:
         gpus[begin:] = can
         return _late(demand, known, gpus, lasts, slot, first)
     some, last = found
     ahead = lasts[begin : begin + last]
-    done = float(demand.work(some[:last], ahead, before, since).sum())
+    done = sum(demand.work(some[:last], ahead, before, since))
     gpus[begin : begin + last + 1] = some[: last + 1]
     pause = demand.pause(some, ahead, before, last, since)
-    rest = demand.seconds(left - done, int(some[last]), pause)
-    return _ending(Steps(starts, gpus).merged(), float(starts[begin + last]), rest, slot, demand)
+    rest = demand.seconds(left - done, some[last], pause)
+    return _ending(Steps(starts, gpus).merged(), starts[begin + last], rest, slot, demand)
 
 
 def _smallest(
-    demand: Demand, can: Ints, lasts: Floats, left: float, before: int, since: float
-) -> tuple[Ints, int] | None:
+    demand: Demand, can: list[int], lasts: list[float], left: float, before: int, since: float
+) -> tuple[list[int], int] | None:
     """The GPUs of each stretch and the one in which the work ends; None: there are too few GPUs."""
-    sizes = demand.sizes.gpus
-    if not len(can) or not len(sizes):
+    smaller = [0] * len(can)
+    for size in demand.sizes.gpus if can else ():
+        largest = [min(size, each) for each in can]
+        point = _latest_start(demand, largest, lasts, left, before, since)
+        if point is not None:
+            break
+        smaller = largest
+    else:
         return None
-    by_size = np.minimum(sizes[:, None], can[None, :])  # [size, stretch]
-    work = demand.work(by_size, lasts, before, since)
-    from_behind = work[:, ::-1].cumsum(axis=1)[:, ::-1]
-    if demand.restart:  # work that begins in a stretch pays for a start there
-        without = np.minimum(lasts, demand.restart) * demand.sizes.rate[by_size]
-        goes_on = ~_changes(by_size, before)
-        goes_on[:, 0] = False  # its cost is counted already
-        from_behind = from_behind - np.where(goes_on, without, 0.0)
-    enough = from_behind >= left
-    fits = enough.any(axis=1)
-    if not fits.any():
-        return None
-    level = int(fits.argmax())
-    point = len(can) - 1 - int(enough[level, ::-1].argmax())
-    smaller = by_size[level - 1, :point] if level else np.zeros(point, np.int64)
-    for early in (smaller, np.zeros(point, np.int64)):  # a change of size may cost too much
-        gpus = np.concatenate([early, by_size[level, point:]])
-        done = demand.work(gpus, lasts, before, since).cumsum()
-        ends = (done[point:] >= left) & (gpus[point:] > 0)
-        if ends.any():
-            return gpus, point + int(ends.argmax())
-    return gpus, int(np.flatnonzero(gpus)[-1])
+    for early in (smaller[:point], [0] * point):  # a change of size may cost too much
+        gpus = [*early, *largest[point:]]
+        done = list(accumulate(demand.work(gpus, lasts, before, since)))
+        for place in range(point, len(gpus)):
+            if done[place] >= left and gpus[place]:
+                return gpus, place
+    return gpus, max(place for place, has in enumerate(gpus) if has)
+
+
+def _latest_start(
+    demand: Demand, gpus: list[int], lasts: list[float], left: float, before: int, since: float
+) -> int | None:
+    """The last stretch from which on these GPUs are enough; None: they are not."""
+    work, behind = demand.work(gpus, lasts, before, since), 0.0
+    for place in range(len(gpus) - 1, -1, -1):
+        behind += work[place]
+        less = 0.0
+        if demand.restart and place and gpus[place] == gpus[place - 1]:
+            # work that begins here pays for a start, which is not counted yet
+            less = min(lasts[place], demand.restart) * demand.sizes.rate[gpus[place]]
+        if behind - less >= left:
+            return place
+    return None
 
 
 def _ending(steps: Steps, start: float, rest: float, slot: float, demand: Demand) -> Plan:
@@ -255,20 +269,23 @@ def _ending(steps: Steps, start: float, rest: float, slot: float, demand: Demand
     return Plan(steps, start + in_slots(rest, slot), real, real <= demand.due)
 
 
-def _late(demand: Demand, known: Steps, gpus: Ints, lasts: Floats, slot: float, first: int) -> Plan:
+def _late(
+    demand: Demand, known: Steps, gpus: list[int], lasts: list[float], slot: float, first: int
+) -> Plan:
     """A plan that misses the deadline: the most that is free, until the work is done."""
     sizes, until = demand.sizes, len(gpus)
-    if not len(sizes.gpus):
+    if not sizes.gpus:
         return Plan(Steps.always(0), FOREVER, FOREVER, False)
-    can = sizes.below[known.gpus[until:]]
+    can = [sizes.below[each] for each in known.gpus[until:]]
     can[-1] = first or sizes.below[-1]  # after the last time all GPUs are free
-    gpus = np.concatenate([gpus, can])
-    lasts = np.concatenate([lasts, np.diff(known.times[until:]), [FOREVER]])
-    done = np.cumsum(demand.work(gpus, lasts, demand.has, demand.since))
-    last = int((done >= demand.left).argmax())
-    left = demand.left - (float(done[last - 1]) if last else 0.0)
+    gpus = [*gpus, *can]
+    after = known.times[until:]
+    lasts = [*lasts, *(end - start for start, end in pairwise(after)), FOREVER]
+    done = list(accumulate(demand.work(gpus, lasts, demand.has, demand.since)))
+    last = next((place for place, steps in enumerate(done) if steps >= demand.left), 0)
+    left = demand.left - (done[last - 1] if last else 0.0)
     pause = demand.pause(gpus, lasts, demand.has, last, demand.since)
-    rest = demand.seconds(left, int(gpus[last]), pause)
+    rest = demand.seconds(left, gpus[last], pause)
     steps = Steps(known.times[: last + 1], gpus[: last + 1]).merged()
-    plan = _ending(steps, float(known.times[last]), rest, slot, demand)
-    return Plan(plan.steps, plan.end, plan.real_end, False)
+    found = _ending(steps, known.times[last], rest, slot, demand)
+    return Plan(found.steps, found.end, found.real_end, False)

@@ -147,7 +147,7 @@ class Promises:
             int(row): (
                 float(at),
                 Plan(
-                    Steps(np.array(times, np.float64), np.array(gpus, np.int64)),
+                    Steps([float(each) for each in times], [int(each) for each in gpus]),
                     float(end),
                     float(real_end),
                     bool(keeps),
