@@ -18,8 +18,8 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from dlsched.cli.main import app
 from dlsched.cli.replay.option_values import several
+from dlsched.cli.typer_app import app
 from dlsched.composition import parts as parts_module
 from dlsched.composition.settings import resolve_semantics
 from dlsched.core.options import describe, show_value

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
-from dlsched.cli.main import app
+from dlsched.cli.typer_app import app
 from dlsched.daemon.settings import Settings
 from dlsched.policies.registry import names
 from simulate.clusters.cluster_events import Kind

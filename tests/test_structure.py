@@ -177,11 +177,15 @@ def product_files_with(word: str) -> list[str]:
 
 
 def test_a_field_that_policies_see_is_written_down_once_for_each_form() -> None:
-    """In table, typed forms and proto; else only what uses it: policies, replays and pages."""
+    """In table, typed forms and proto; else only what uses it: policies, replays and pages.
+
+    The table of options for plain lines is made from the first.
+    """
     curves = ("dlsched/daemon/control/submission/slas.py", "dlsched/core/job_rewards.py")
     users = ("dlsched/policies/", "simulate/", "docs/", *curves)
     told = [path for path in product_files_with("deadline_value") if not path.startswith(users)]
     assert told == [
+        "dlsched/cli/plain_options.py",
         "dlsched/jobs/fields.py",
         "dlsched/jobs/typed_forms.py",
         "proto/dlsched/v1/control.proto",

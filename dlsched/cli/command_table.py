@@ -13,8 +13,9 @@ from difflib import get_close_matches
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
+from dlsched.cli.typer_commands import for_typer
 from dlsched.core.errors import BadInput
 
 
@@ -27,12 +28,15 @@ class LazyCommand:
             group made of `group`.
         help: its line in the list of commands.
         passes_words: does the command read all its words itself, `--help` included?
+        takes_command: does its first word end its options? Words after `--` are a command then,
+            and it is told of the `--`.
         group: the commands of the group, by name.
     """
 
     target: str
     help: str
     passes_words: bool = False
+    takes_command: bool = False
     group: Mapping[str, LazyCommand] | None = None
 
 
@@ -95,7 +99,9 @@ ADMIN_COMMANDS: dict[str, LazyCommand] = {
     ),
 }
 COMMANDS: dict[str, LazyCommand] = {
-    "submit": LazyCommand("jobs.submit:submit_app", "Submit a script or a command."),
+    "submit": LazyCommand(
+        "jobs.submit:submit_command", "Submit a script or a command.", takes_command=True
+    ),
     "run": LazyCommand("programs:run_command", "Start ranks inside an allocation.", True),
     "queue": LazyCommand("jobs.queue:queue_command", "List jobs that wait or run."),
     "show": LazyCommand("jobs.show:show_command", "All about a job, and why it waits."),
@@ -260,10 +266,22 @@ def _typer_command(name: str, command: LazyCommand) -> Any:
         made.name = name
         return made
     alone = typer.Typer(**plain)
-    settings: dict[str, Any] = (
-        {"ignore_unknown_options": True, "help_option_names": [], "allow_interspersed_args": False}
-        if command.passes_words
-        else {}
-    )
-    alone.command(name, context_settings=settings)(found)
+    settings: dict[str, Any] = {}
+    if command.passes_words or command.takes_command:
+        settings["allow_interspersed_args"] = False
+    if command.passes_words:
+        settings |= {"ignore_unknown_options": True, "help_option_names": []}
+    kind = _KeepsDashes if command.takes_command else TyperCommand
+    alone.command(name, cls=kind, context_settings=settings)(for_typer(found))
     return typer.main.get_command(alone)
+
+
+class _KeepsDashes(TyperCommand):
+    """A command whose `words` still begin with the `--` that typer takes away."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        rest: list[str] = super().parse_args(ctx, list(args))
+        words = ctx.params.get("words") or []
+        if "--" in args and words and args[args.index("--") + 1 :] == list(words):
+            ctx.params["words"] = ["--", *words]
+        return rest

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-import typer
 
 from dlsched.cli.option_groups import typed
 from dlsched.core.errors import BadInput, plural
+from dlsched.record import Record
 
 if TYPE_CHECKING:
     from dlsched.client.daemon_client import Acted, Client
 
 
-@dataclass(frozen=True, slots=True)
-class DaemonOptions:
+class DaemonOptions(Record, kw_only=False):
     """The options that say where the daemon is."""
 
     daemon: str | None = typed(
@@ -37,7 +35,7 @@ class DaemonOptions:
             self.daemon,
             insecure_loopback=self.insecure,
             wait=self.wait_for_daemon,
-            on_wait=lambda line: typer.echo(f"dlsched: {line}", err=True),
+            on_wait=lambda line: print(f"dlsched: {line}", file=sys.stderr),
         )
 
 
@@ -65,10 +63,11 @@ def report(acted: Acted, done: str, *, kind: str = "job", silent: bool = False) 
     from dlsched.cli.output.terminal import shown  # noqa: PLC0415
 
     for line in acted.lines:
-        typer.echo(shown(line))
+        print(shown(line))
     if not silent:
-        typer.echo(f"{done} {plural(len(acted.done), kind)}")
+        print(f"{done} {plural(len(acted.done), kind)}")
+    sys.stdout.flush()  # before what follows on the other stream
     for subject, why in acted.failed:
-        typer.echo(f"dlsched: {shown(subject)}: {shown(why)}", err=True)
+        print(f"dlsched: {shown(subject)}: {shown(why)}", file=sys.stderr)
     if acted.failed:
-        raise typer.Exit(1)
+        raise SystemExit(1)

@@ -1,51 +1,22 @@
-"""`dlsched`: the top of the command line.
+"""`dlsched`: where a command line begins and ends.
 
-A command is imported when it is called, and its module imports nothing heavy: `dlsched --help` must
-cost no more than typer costs. Every error ends here, as one line on stderr and an exit code.
+A plain line of a frequent command is read by `plain_lines`, all others by typer. A command is
+imported when it is called, and its module imports nothing heavy: `dlsched --help` must cost no more
+than typer costs. Every error ends here, as one line on stderr and an exit code.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Any
 
-import typer
-
-from dlsched import __version__
-from dlsched.cli.command_table import COMMANDS, lazy_group
-from dlsched.cli.extras import hint_of
-from dlsched.cli.option_groups import option
+from dlsched.cli.plain_lines import plain_call
 from dlsched.core.errors import DlschedError
 
 # the new names of options that have been renamed
 RENAMED_OPTIONS = {"--courses-out": "--trajectories-out"}
-
-app = typer.Typer(
-    name="dlsched",
-    help="A batch system for deep-learning GPU clusters.",
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    cls=lazy_group(COMMANDS),
-)
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"dlsched {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _top(
-    version: Annotated[
-        bool,
-        option("--version", "Show the version and exit.", callback=_show_version, is_eager=True),
-    ] = False,
-) -> None:
-    """A batch system for deep-learning GPU clusters."""
+INTERRUPTED = 130
 
 
 def run() -> None:
@@ -54,7 +25,7 @@ def run() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a sign that the terminal lacks is no error
     try:
-        code = app(standalone_mode=False)
+        code = _run(sys.argv[1:])
         sys.stdout.flush()
     except BrokenPipeError:
         # the reader ended (`| head`): keep the interpreter from flushing once more
@@ -66,6 +37,21 @@ def run() -> None:
         text, code = _message_of(error)
         print(text, file=sys.stderr)
     raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _run(words: list[str]) -> Any:
+    """Call the command that some words name; return its exit code, or None."""
+    call = plain_call(words)
+    try:
+        if call is not None:
+            return call()
+        from dlsched.cli.typer_app import app  # noqa: PLC0415  # costs more than many commands
+
+        return app(standalone_mode=False)
+    except SystemExit as end:
+        return end.code
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def _message_of(error: Exception) -> tuple[str, int]:
@@ -81,6 +67,10 @@ def _message_of(error: Exception) -> tuple[str, int]:
         if option in RENAMED_OPTIONS:
             text = f"{option} is now called {RENAMED_OPTIONS[option]}"
         return f"dlsched: {text[:1].lower()}{text[1:]}", 2
+    import typer  # noqa: PLC0415
+
+    from dlsched.cli.extras import hint_of  # noqa: PLC0415
+
     if isinstance(error, typer.Abort):
         return "dlsched: stopped", 1
     if isinstance(error, MemoryError):

@@ -1,93 +1,61 @@
-"""Options that belong together, spelled once as the fields of a dataclass.
+"""How commands declare their options, without loading typer.
 
-A command names such a dataclass as the type of one of its parameters; typer sees the fields, the
-command gets the dataclass.
+A command names a `Record` of options as the type of one of its parameters; typer sees its fields,
+the command gets the record. `dlsched.cli.typer_commands` makes what typer reads.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import MISSING, Field, field, fields, is_dataclass
-from typing import Annotated, Any, get_type_hints
+from typing import Any
 
-import typer
+from dlsched.record import field
+
+
+class Declared:
+    """An option or an argument, until typer's own object is made of it."""
+
+    __slots__ = ("completed_by", "is_argument", "more", "words")
+
+    def __init__(
+        self, *words: str, is_argument: bool = False, completed_by: str = "", **more: Any
+    ) -> None:
+        self.words = words
+        self.is_argument = is_argument
+        self.completed_by = completed_by
+        self.more = more
+
+    def for_typer(self) -> Any:
+        """Typer's object."""
+        import typer  # noqa: PLC0415  # costs five times what Python's start does
+
+        more = dict(self.more)
+        if self.completed_by:
+            from dlsched.cli import completions  # noqa: PLC0415
+
+            more["autocompletion"] = getattr(completions, self.completed_by)
+        return (typer.Argument if self.is_argument else typer.Option)(*self.words, **more)
 
 
 def option(spelling: str, help_: str, **more: Any) -> Any:
     """Declare an option by its words and its value, such as `--since -S TIME`, and its help."""
     *words, last = spelling.split()
     if last.startswith("-"):
-        return typer.Option(*words, last, help=help_, **more)
-    return typer.Option(*words, metavar=last, help=help_, **more)
+        return Declared(*words, last, help=help_, **more)
+    return Declared(*words, metavar=last, help=help_, **more)
+
+
+def argument(metavar: str, help_: str, *, completed_by: str = "") -> Any:
+    """Declare an argument by what stands for it in `--help`, and its help.
+
+    Args:
+        metavar: what stands for it.
+        help_: one line.
+        completed_by: the function of `completions` that a shell asks; empty: none.
+    """
+    return Declared(metavar=metavar, help=help_, is_argument=True, completed_by=completed_by)
 
 
 def typed(spelling: str, help_: str, *, default: Any = None, mark: str = "", **more: Any) -> Any:
     """Declare a field of a group as an `option`; `mark` is added to the metadata of its type."""
     declared = option(spelling, help_, **more)
     return field(default=default, metadata={"typed": (declared, mark) if mark else (declared,)})
-
-
-def command_group(help_: str) -> typer.Typer:
-    """Make a group of commands; without a command it prints its help."""
-    return typer.Typer(
-        add_completion=False, help=help_, no_args_is_help=True, rich_markup_mode=None
-    )
-
-
-def option_hints(group: Any) -> dict[str, Any]:
-    """Return the annotated types of a group's fields, as typer reads them."""
-    hints = get_type_hints(group, include_extras=True)
-    return {
-        each.name: Annotated[hints[each.name], *each.metadata["typed"]]
-        if "typed" in each.metadata
-        else hints[each.name]
-        for each in fields(group)
-    }
-
-
-def with_option_groups(
-    command: Callable[..., None], further: Sequence[inspect.Parameter] = ()
-) -> Callable[..., None]:
-    """Return a command in which typer reads the fields of dataclass parameters.
-
-    The fields are `typed`, or annotated as typer wants it. All names of fields and parameters must
-    differ. Further parameters are the options that the command takes as `**given`.
-    """
-    hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {}
-    parameters: list[inspect.Parameter] = []
-    for parameter in inspect.signature(command).parameters.values():
-        hint = hints[parameter.name]
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            parameters += further
-        elif is_dataclass(hint):
-            groups[parameter.name] = hint
-            field_hints = option_hints(hint)
-            parameters += [_parameter(each, field_hints[each.name]) for each in fields(hint)]
-        else:
-            kind = inspect.Parameter.KEYWORD_ONLY
-            parameters.append(parameter.replace(annotation=hint, kind=kind))
-
-    @functools.wraps(command)
-    def called(**given: Any) -> None:
-        made = {
-            name: group(**{each.name: given.pop(each.name) for each in fields(group)})
-            for name, group in groups.items()
-        }
-        command(**made, **given)
-
-    seen: Any = called
-    seen.__signature__ = inspect.Signature(parameters)
-    seen.__annotations__ = {each.name: each.annotation for each in parameters}
-    return called
-
-
-def _parameter(field: Field[Any], annotation: Any) -> inspect.Parameter:
-    return inspect.Parameter(
-        field.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        annotation=annotation,
-        default=inspect.Parameter.empty if field.default is MISSING else field.default,
-    )

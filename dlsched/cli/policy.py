@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dlsched.cli.completions import policies
-from dlsched.cli.option_groups import command_group, option
+from dlsched.cli.option_groups import option
+from dlsched.cli.typer_commands import CommandGroup
 
 if TYPE_CHECKING:
     from dlsched.core.stage import Stage
 
-policy_app = command_group("List policies and their options.")
+policy_app = CommandGroup("List policies and their options.")
 
 AsJson = Annotated[bool, option("--json", "One JSON object.")]
 

@@ -7,14 +7,14 @@ import math
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dlsched.cli.option_groups import option, typed, with_option_groups
+from dlsched.cli.option_groups import option, typed
 from dlsched.core.errors import BadInput, DlschedError, shorten
+from dlsched.record import Record
 
 if TYPE_CHECKING:
     from simulate.short_tasks.comparison import Result
@@ -25,8 +25,7 @@ _KIND = re.compile(r"(\d{1,6})x(\d+(?:\.\d+)?)(?:x(\d+(?:\.\d+)?))?(?:@(\d*\.?\d
 _MOST_SERVERS = 20_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class Given(Record):
     """Options as they were typed."""
 
     schedulers: int = typed("--schedulers N", "How many; jobs go to them in turn.", default=2)
@@ -55,7 +54,6 @@ class Given:
     seed: int = typed("--seed N", "Of all random numbers.", default=1)
 
 
-@with_option_groups
 def short_tasks_command(
     file: Annotated[Path, typer.Argument(metavar="TASKS", help="A CSV file, a row a stage.")],
     servers: Annotated[

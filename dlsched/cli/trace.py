@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dlsched.cli.option_groups import command_group, option, typed, with_option_groups
+from dlsched.cli.option_groups import option, typed
+from dlsched.cli.typer_commands import CommandGroup
 from dlsched.core.errors import plural
+from dlsched.record import Record
 
 if TYPE_CHECKING:
     from simulate.traces.trace import Trace
 
-trace_app = command_group("Import, show and generate traces.")
+trace_app = CommandGroup("Import, show and generate traces.")
 
 FormatOption = Annotated[
     str,
@@ -40,8 +41,7 @@ OutputOption = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadingOptions:
+class ReadingOptions(Record):
     """Which jobs of a trace are kept."""
 
     format: FormatOption = "auto"
@@ -82,7 +82,6 @@ class ReadingOptions:
 
 
 @trace_app.command("import")
-@with_option_groups
 def import_trace(source: Source, output: OutputOption, reading: ReadingOptions) -> None:
     """Convert a trace of any known format to the native one, and print what was left out."""
     from simulate.traces.write import write_trace  # noqa: PLC0415  # numpy is heavy
@@ -95,7 +94,6 @@ def import_trace(source: Source, output: OutputOption, reading: ReadingOptions) 
 
 
 @trace_app.command("show")
-@with_option_groups
 def show_trace(
     source: Source,
     reading: ReadingOptions,

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
-from dlsched.cli.option_groups import command_group, option
+from dlsched.cli.option_groups import option
 from dlsched.cli.train_lucid import lucid_command
 from dlsched.cli.train_mlfs import mlfs_command
+from dlsched.cli.typer_commands import CommandGroup
 from dlsched.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 MOST_UPDATES, MOST_WINDOW, MOST_TRACES, MOST_HIDDEN = 1_000_000, 1_000, 1_000, 10_000
 VALIDATION_TRACES = 4  # of those that are drawn, as in the published experiment
 
-train_app = command_group("Learn what policies decide by.")
+train_app = CommandGroup("Learn what policies decide by.")
 
 
 @train_app.callback()

@@ -6,13 +6,14 @@ from typing import Any
 
 from dlsched.client.job_records import Job
 from dlsched.jobs.field import Value
+from dlsched.record import field_names
 from dlsched.rpc import messages
 from dlsched.rpc.job_fields import get_fields, said_fields
 
 
 def _counts(name: str, value: Value) -> bool:
     """Whether a field of a request is shown of a job that has it."""
-    return value not in (None, "", ()) and name not in Job.__dataclass_fields__
+    return value not in (None, "", ()) and name not in field_names(Job)
 
 
 _UNSAID = get_fields(messages.JobRequest())

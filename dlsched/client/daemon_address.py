@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dlsched.client.submission.texts import as_flag
 from dlsched.core.errors import BadInput, not_known
+from dlsched.record import Record, field
 from dlsched.system import ports
 
 LOCAL_SOCKET = "unix:/run/dlsched/daemon.sock"
@@ -23,8 +23,7 @@ WAIT_S = 20.0  # longer than the takeover by a standby
 _TEXTS = ("daemon", "daemon_wait", "ca", "token_file", "login_socket", "certificate", "key")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DaemonAddress:
+class DaemonAddress(Record):
     """An address, and the files needed for authentication there; an empty text is "not given".
 
     Several addresses, joined by commas, are those of a daemon and its standbys.

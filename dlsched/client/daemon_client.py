@@ -7,7 +7,6 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from dlsched.client.connection import Connection
 from dlsched.client.daemon_address import find_daemon
 from dlsched.client.errors import ConnectionLost, RequestRefused, Unavailable
 from dlsched.core.errors import BadInput, shorten
+from dlsched.record import Record
 from dlsched.rpc import messages
 
 if TYPE_CHECKING:  # methods import what they need: most of a command's time is its start
@@ -49,8 +49,7 @@ _NODE_ACTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acted:
+class Acted(Record):
     """The result of an action: ids as they were named, failures as (subject, why), and remarks."""
 
     done: tuple[str, ...]

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from dlsched.client.submission.task_sets import parse_tasks
 from dlsched.core.errors import BadInput, shorten
+from dlsched.record import Record
 
 _ID = re.compile(r"(\d{1,18})(?:_(\d{1,10}|\[[\d,:%-]+\]))?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobName:
+class JobName(Record):
     """A job, an array as a whole (`tasks` empty), or some elements of an array."""
 
     job: int

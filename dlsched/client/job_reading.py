@@ -45,8 +45,8 @@ _FURTHER = sorted(
 )
 
 
-def job_of(view: Any) -> Job:
-    """Return the record of a `JobView`.
+def job_of(view: Any, request: Any = None) -> Job:
+    """Return the record of a `JobView`, with the fields of a `JobRequest` as those asked for.
 
     There are many of them, so only the few fields that the message says are looked at and set: the
     others are the class's defaults.
@@ -58,10 +58,12 @@ def job_of(view: Any) -> Job:
             found[_PLAIN[number]] = value
         elif number in _PARTS:
             found |= _PARTS[number](value)
-    asked = view.asked if view.HasField("asked") else None
-    found["asked"] = _asked(
-        asked, *(getattr(view, name) if view.HasField(name) else None for name in _FURTHER)
-    )
+    if request is not None:
+        found["asked"] = _asked(request, *[None] * len(_FURTHER))
+    else:
+        asked = view.asked if view.HasField("asked") else None
+        further = (getattr(view, name) if view.HasField(name) else None for name in _FURTHER)
+        found["asked"] = _asked(asked, *further)
     job = object.__new__(Job)
     vars(job).update(found)
     return job

@@ -6,9 +6,10 @@ Times are seconds since the epoch, durations are seconds; None means "not known"
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from dlsched.record import Record, field
 
 if TYPE_CHECKING:
     from dlsched.client.listed_jobs import ListedJobs
@@ -20,8 +21,7 @@ def shown_id(job: int, array_job: int | None, task: int | None) -> str:
     return str(job) if array_job is None or task is None else f"{array_job}_{task}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Record):
     """One call of `srun` or `dlsched run` in a job's last run."""
 
     number: int
@@ -38,8 +38,7 @@ class Step:
     running: bool = False  # it goes on; `ran_s` counts to the last that its node has told
 
 
-@dataclass(frozen=True, kw_only=True)  # without slots: what a message does not say is not set
-class Job:
+class Job(Record):
     """One job, or one element of an array."""
 
     job_id: int
@@ -145,8 +144,7 @@ class Job:
         return self.exit_code
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Folded:
+class Folded(Record):
     """Elements of one array that wait for the same reason."""
 
     first: Job
@@ -154,8 +152,7 @@ class Folded:
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class Summary(Record):
     """Totals of the queue."""
 
     running: int = 0
@@ -171,8 +168,7 @@ class Summary:
     policy_failure: str | None = None  # why the policy places nothing now
 
 
-@dataclass(frozen=True, kw_only=True)  # without slots: its records are made when they are read
-class Queue:
+class Queue(Record):
     """Live jobs: pending ones in the policy's order, then running ones by their start.
 
     Attributes:
@@ -200,7 +196,7 @@ class Queue:
             return self
         idle = self.lines.column("gpu_idle_s").each(self.lines.count)
         kept = [k for k, seconds in enumerate(idle) if seconds is not None and seconds >= least_s]
-        return replace(self, lines=self.lines.of(kept))
+        return Queue(lines=self.lines.of(kept), summary=self.summary)
 
     def rows(self) -> list[Job | Folded]:
         """Return all of them in the order of a listing."""

@@ -5,10 +5,10 @@ The messages are a client's or protobuf's: both have the same attributes.
 
 from __future__ import annotations
 
-from dataclasses import fields
 from functools import cache
 from typing import Any, TypeVar
 
+from dlsched.record import field_names
 from dlsched.rpc.messages import message_class
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ _THEIRS: dict[str, dict[str, str]] = {  # by the name of the record
 def names_of(kind: type, message: str) -> dict[int, tuple[str, bool]]:
     """A record's name of each field of its message, by the field's number, and: is it a list?"""
     theirs = _THEIRS.get(kind.__name__, {})
-    ours = {theirs.get(each.name, each.name): each.name for each in fields(kind)}
+    ours = {theirs.get(name, name): name for name in field_names(kind)}
     return {
         each.number: (ours[each.name], each.is_repeated)
         for each in message_class(message).fields_by_name.values()
@@ -53,7 +53,7 @@ def names_of(kind: type, message: str) -> dict[int, tuple[str, bool]]:
 def _unsaid(kind: type, message: str) -> dict[str, Any]:
     """What a record has of an empty message."""
     made = message_class(message)
-    empty, unknown = made(), {each.name for each in fields(kind) if each.default is None}
+    empty, unknown = made(), {name for name in field_names(kind) if getattr(kind, name, 0) is None}
     found: dict[str, Any] = {}
     for number, (ours, is_list) in names_of(kind, message).items():
         default = getattr(empty, made.fields_by_number[number].name)

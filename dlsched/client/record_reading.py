@@ -5,10 +5,8 @@ The messages are a client's or protobuf's: both have the same attributes.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import Any
 
-from dlsched.client.asked_fields import asked_of
 from dlsched.client.job_reading import job_of
 from dlsched.client.record_fields import record_of
 from dlsched.client.records import (
@@ -31,6 +29,7 @@ from dlsched.client.records import (
 )
 from dlsched.client.submission.texts import wrapped_line
 from dlsched.jobs.sweep import Halving
+from dlsched.record import field_names
 
 
 def detail_of(message: Any) -> Detail:
@@ -39,7 +38,7 @@ def detail_of(message: Any) -> Detail:
     return record_of(
         Detail,
         message,
-        job=replace(job_of(message.job), asked=asked_of(request)),
+        job=job_of(message.job, request),
         extra=dict(sorted(request.extra.items())),
         parameters=dict(
             zip(
@@ -144,8 +143,7 @@ def usage_of(view: Any) -> Usage:
 def shares_of(reply: Any) -> Shares:
     """Return the tree of fair shares of a `UsageReply`."""
     rows = [
-        Share(**{field.name: getattr(each, field.name) for field in fields(Share)})
-        for each in reply.shares
+        Share(**{name: getattr(each, name) for name in field_names(Share)}) for each in reply.shares
     ]
     return Shares(rows=rows, half_life_s=reply.half_life_s, level=reply.level)
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from dlsched.client.job_records import Job, shown_id
 from dlsched.jobs.sweep import Halving
+from dlsched.record import Record, field
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(Record):
     """One start of a job."""
 
     run: int
@@ -29,8 +28,7 @@ class Run:
     last_step: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Record):
     """One event in the life of a job."""
 
     at: float
@@ -41,8 +39,7 @@ class Event:
     node: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectedGoodput:
+class ExpectedGoodput(Record):
     """The expected goodput of a training on some GPUs, with the best batch size for them."""
 
     gpus: int
@@ -52,8 +49,7 @@ class ExpectedGoodput:
     batch_size: int  # samples per step, all GPUs together
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Training:
+class Training(Record):
     """The fitted model of an elastic training.
 
     Attributes:
@@ -83,8 +79,7 @@ class Training:
     ignored_reports: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Detail:
+class Detail(Record):
     """All that is known of a job."""
 
     job: Job
@@ -109,8 +104,7 @@ class Detail:
     cause: str | None = None  # the first rank that failed in the last failed run, and its error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
+class Gpu(Record):
     """One GPU of a node."""
 
     index: int
@@ -125,8 +119,7 @@ class Gpu:
     temperature_c: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(Record):
     """One machine."""
 
     name: str
@@ -158,8 +151,7 @@ class Node:
         return [names.get(job, str(job)) for job in jobs]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class Point(Record):
     """One point of a curve: the mean of some reports."""
 
     at: float
@@ -167,8 +159,7 @@ class Point:
     value: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metrics:
+class Metrics(Record):
     """The course of what a job has reported of its training.
 
     Attributes:
@@ -180,8 +171,7 @@ class Metrics:
     left_out: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rung:
+class Rung(Record):
     """What a job had at a rung of successive halving."""
 
     rung: int
@@ -190,8 +180,7 @@ class Rung:
     stopped: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweptJob:
+class SweptJob(Record):
     """One job of a sweep, with the newest values that it has reported."""
 
     job_id: int
@@ -215,8 +204,7 @@ class SweptJob:
         return math.nan if metric in self.not_finite else self.metrics.get(metric)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep:
+class Sweep(Record):
     """The jobs of a sweep, and the rule that stops some early."""
 
     name: str
@@ -236,8 +224,7 @@ class Sweep:
         return sorted(self.jobs, key=place)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class Checkpoint(Record):
     """One checkpoint of a job.
 
     Attributes:
@@ -267,8 +254,7 @@ class Checkpoint:
         return shown_id(self.job_id, self.array_job_id, self.array_task_id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(Record):
     """GPU time of an account or a user."""
 
     name: str
@@ -279,8 +265,7 @@ class Usage:
     pending: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class Share(Record):
     """A tenant of the tree of fair shares; `share`, `usage` and `effective` are of the whole."""
 
     kind: str
@@ -295,8 +280,7 @@ class Share:
     factor: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shares:
+class Shares(Record):
     """The tree of fair shares; groups come before their members."""
 
     rows: list[Share]

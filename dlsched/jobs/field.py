@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from dlsched.record import Record
 
 Value = str | float | int | bool | tuple[str, ...] | None
 
@@ -29,8 +30,7 @@ Form = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class Option(Record):
     """One spelling of a field on the command line.
 
     Attributes:
@@ -60,8 +60,7 @@ class Option:
         return longs[0][2:].replace("-", "_")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class Column(Record):
     """How policies see a field: one number a job.
 
     Attributes:
@@ -93,8 +92,7 @@ class Column:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class Field(Record):
     """One row of the table.
 
     Attributes:

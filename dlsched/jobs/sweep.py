@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+
+from dlsched.record import Record
 
 MOST_COLUMNS = 64
 LONGEST_VALUE = 4096  # bytes
@@ -44,8 +45,7 @@ _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 _PLACE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Halving:
+class Halving(Record):
     """The rule of successive halving that stops jobs of a sweep early.
 
     Attributes:
@@ -78,8 +78,7 @@ class Halving:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep:
+class Sweep(Record):
     """The table of a sweep; the rows belong to the tasks of its array, in their order."""
 
     columns: tuple[str, ...]

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass
 
 from dlsched.core.errors import BadInput, NotTrusted
+from dlsched.record import Record
 
 MAX_MESSAGE_BYTES = 32 * 2**20  # on both sides of every channel
 NOT_TAKEN = "dlsched-not-taken"  # in the metadata of a refusal: the daemon did nothing
 PATH_BYTES = 107  # of a unix socket's address, without the closing zero
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Record, kw_only=False):
     """One address; `path` for unix sockets, else `host` and `port`."""
 
     host: str = ""

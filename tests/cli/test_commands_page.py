@@ -10,7 +10,7 @@ import pytest
 import typer.main
 
 from dlsched.cli.command_table import COMMANDS
-from dlsched.cli.main import app
+from dlsched.cli.typer_app import app
 from dlsched.jobs.fields import OPTIONS
 
 DOCS = Path(__file__).parents[2] / "docs"

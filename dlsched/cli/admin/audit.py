@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from dlsched.cli.daemon_options import DaemonOptions, words_of
-from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.cli.option_groups import option
 from dlsched.cli.output.output_options import AsJson, ColourOption
 
 if TYPE_CHECKING:
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 SCHEMA = "dlsched.audit/1"
 
 
-@with_option_groups
 def audit_command(
     *,
     actors: Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from dlsched.cli.daemon_options import DaemonOptions
-from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.cli.option_groups import option
 from dlsched.cli.output.output_options import AsJson, ColourOption
 from dlsched.core.errors import not_known
 
@@ -20,7 +20,6 @@ _ALWAYS = (
 _SHARES = ("start_within", "start_relative", "end_within", "end_relative")
 
 
-@with_option_groups
 def calibration_command(
     since: Annotated[
         str | None, option("--since -S TIME", "Started since: 2h (ago), a day. [default: all]")

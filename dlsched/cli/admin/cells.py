@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dlsched.cli.daemon_options import DaemonOptions
-from dlsched.cli.option_groups import command_group, option, with_option_groups
+from dlsched.cli.option_groups import option
 from dlsched.cli.output.output_options import AsJson, ColourOption
+from dlsched.cli.typer_commands import CommandGroup
 
 if TYPE_CHECKING:
     from dlsched.daemon.round.cells_view import CellJob, CellsView, OwnedCell
 
 SCHEMA = "dlsched.cells/1"
 
-cells_app = command_group("Cells of virtual clusters, under placement hived.")
+cells_app = CommandGroup("Cells of virtual clusters, under placement hived.")
 
 
 @cells_app.callback()
@@ -25,7 +26,6 @@ def _group() -> None:
 
 
 @cells_app.command("show")
-@with_option_groups
 def show_command(
     snapshot: Annotated[
         str | None, option("--snapshot FILE", "A file of `admin snapshot`; not the live cluster.")

@@ -11,7 +11,7 @@ import typer
 from dlsched.cli.admin.part_options import PartOptions
 from dlsched.cli.completions import policies
 from dlsched.cli.daemon_options import DaemonOptions, report
-from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.cli.option_groups import option
 from dlsched.cli.output.output_options import AsJson, ColourOption
 from dlsched.core.errors import BadInput, plural
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 SCHEMA = "dlsched.status/1"
 
 
-@with_option_groups
 def status_command(
     as_json: AsJson = False,
     colour: ColourOption = "auto",
@@ -48,7 +47,6 @@ def status_command(
         typer.echo(f"{key:<8}  {shown(value)}")
 
 
-@with_option_groups
 def set_policy_command(
     policy: Annotated[
         str | None,
@@ -70,7 +68,6 @@ def set_policy_command(
     typer.echo("now " + ", ".join([*told, *reply.options]))
 
 
-@with_option_groups
 def reload_command(*, daemon: DaemonOptions) -> None:
     """Read the daemon's configuration again: all of it, or none when it is wrong."""
     from dlsched.cli.output.terminal import shown  # noqa: PLC0415
@@ -83,7 +80,6 @@ def reload_command(*, daemon: DaemonOptions) -> None:
         typer.echo("nothing has changed")
 
 
-@with_option_groups
 def snapshot_command(
     output: Annotated[str, option("--output -o FILE", "A file to write; -: stdout.")],
     *,
@@ -102,7 +98,6 @@ def snapshot_command(
     typer.echo(f"{output}: {size} bytes")
 
 
-@with_option_groups
 def node_down_command(
     hosts: Annotated[list[str], typer.Argument(metavar="HOSTS…", help="n1 or n[1-3,7].")],
     confirmed: Annotated[

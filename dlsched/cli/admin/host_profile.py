@@ -7,15 +7,15 @@ processors, with all the memory of its node, and says by the job library how fas
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dlsched.cli.daemon_options import DaemonOptions
-from dlsched.cli.option_groups import option, typed, with_option_groups
+from dlsched.cli.option_groups import option, typed
 from dlsched.core.errors import BadInput, DlschedError, plural
+from dlsched.record import Record
 
 if TYPE_CHECKING:
     from dlsched.client.daemon_client import Client
@@ -27,8 +27,7 @@ WARM_UP = 0.25  # part of a measurement that does not count: data are read for t
 MOST_CPUS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Record, kw_only=False):
     """What is measured, and how."""
 
     model: str = typed("--model NAME", "What the profile calls the training.", default="")
@@ -42,7 +41,6 @@ class Measured:
     )
 
 
-@with_option_groups
 def host_command(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND…", help="The training.")],
     output: Annotated[str, option("--output -o FILE", "A file to write; -: stdout.")],

@@ -28,7 +28,7 @@ def man_pages_command(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Such as /usr/share/man/man1.")],
 ) -> None:
     """Write a manual page for each command, for `man dlsched-submit`."""
-    from dlsched.cli.main import app  # noqa: PLC0415
+    from dlsched.cli.typer_app import app  # noqa: PLC0415
 
     top: Any = typer.main.get_command(app)
     pages = dict(_pages("dlsched", top, typer.Context(top, info_name="dlsched")))

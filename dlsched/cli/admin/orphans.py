@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dlsched.cli.daemon_options import DaemonOptions, report
-from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.cli.option_groups import option
 from dlsched.cli.output.output_options import AsJson, ColourOption
 from dlsched.core.errors import BadInput, DlschedError
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 SCHEMA = "dlsched.orphans/1"
 
 
-@with_option_groups
 def orphans_command(
     end: Annotated[
         list[str] | None, option("--end RUN_ID", "Kill its processes. May be repeated.")
@@ -61,7 +60,6 @@ def orphans_command(
         raise typer.Exit(DlschedError.exit_code)
 
 
-@with_option_groups
 def run_over_command(
     jobs: Annotated[list[str], typer.Argument(metavar="JOB…", help="Ids of running jobs.")],
     confirmed: Annotated[

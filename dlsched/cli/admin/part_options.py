@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dlsched.cli.option_groups import typed
 from dlsched.core.errors import BadInput
+from dlsched.record import Record
 
 
-@dataclass(frozen=True, slots=True)
-class PartOptions:
+class PartOptions(Record, kw_only=False):
     """Parts by stage, and options of parts."""
 
     placement: str | None = typed("--placement NAME", "Which GPUs a job gets.")

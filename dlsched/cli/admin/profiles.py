@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +9,11 @@ import typer
 
 from dlsched.cli.admin.host_profile import host_command
 from dlsched.cli.daemon_options import DaemonOptions
-from dlsched.cli.option_groups import command_group, option, typed, with_option_groups
+from dlsched.cli.option_groups import option, typed
 from dlsched.cli.output.output_options import AsJson, ColourOption
+from dlsched.cli.typer_commands import CommandGroup
 from dlsched.core.errors import BadInput, DlschedError, plural
+from dlsched.record import Record
 
 if TYPE_CHECKING:
     from dlsched.core.speed.throughput_table import JobKind, Measurement
@@ -24,12 +25,11 @@ HEADER = (
     "steps_per_s", "co_steps_per_s",
 )  # fmt: skip
 
-profile_app = command_group("Speeds of kinds of trainings, by GPU type.")
+profile_app = CommandGroup("Speeds of kinds of trainings, by GPU type.")
 profile_app.command("host")(host_command)
 
 
-@dataclass(frozen=True, slots=True)
-class SpeedFilter:
+class SpeedFilter(Record, kw_only=False):
     """Speeds by model, batch size and GPU type."""
 
     model: str = typed("--model NAME", "Only of this model.", default="")
@@ -38,7 +38,6 @@ class SpeedFilter:
 
 
 @profile_app.command("list")
-@with_option_groups
 def list_command(
     only: SpeedFilter,
     as_json: AsJson = False,
@@ -81,7 +80,6 @@ def list_command(
 
 
 @profile_app.command("import")
-@with_option_groups
 def import_command(
     place: Annotated[
         Path, typer.Argument(metavar="FILE|FOLDER", help="A table as for `replay --profiles`.")
@@ -106,7 +104,6 @@ def import_command(
 
 
 @profile_app.command("export")
-@with_option_groups
 def export_command(
     output: Annotated[str, option("--output -o FILE", "A file to write; -: stdout.")],
     only: SpeedFilter,
@@ -149,7 +146,6 @@ def export_command(
 
 
 @profile_app.command("forget")
-@with_option_groups
 def forget_command(
     only: SpeedFilter,
     everything: Annotated[bool, option("--all", "All speeds.")] = False,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dlsched.cli.daemon_options import DaemonOptions
-from dlsched.cli.option_groups import command_group, option, typed, with_option_groups
+from dlsched.cli.option_groups import option, typed
 from dlsched.cli.output.output_options import AsJson, ColourOption
+from dlsched.cli.typer_commands import CommandGroup
 from dlsched.core.errors import BadInput
+from dlsched.record import Record
 
 if TYPE_CHECKING:
     from dlsched.cli.output.listing import Column
@@ -18,11 +19,10 @@ if TYPE_CHECKING:
 
 SCHEMA = "dlsched.reservations/1"
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, _ . @ -")]
-reserve_app = command_group("Reservations: nodes that are kept for some jobs, or for maintenance.")
+reserve_app = CommandGroup("Reservations: nodes that are kept for some jobs, or for maintenance.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReservationOptions:
+class ReservationOptions(Record):
     """What a reservation says."""
 
     name: NameArgument
@@ -40,7 +40,6 @@ class ReservationOptions:
 
 
 @reserve_app.command("create", help="Keep nodes for a time. Operators only.")
-@with_option_groups
 def create_command(options: ReservationOptions, daemon: DaemonOptions) -> None:
     """Create a reservation and print it."""
     from dlsched.cli.output.terminal import shown  # noqa: PLC0415
@@ -90,7 +89,6 @@ def fill(message: TenantReservation, options: ReservationOptions) -> list[str]:
 
 
 @reserve_app.command("list", help="Reservations that are not over, the next one first.")
-@with_option_groups
 def list_command(
     as_json: AsJson = False, colour: ColourOption = "auto", *, daemon: DaemonOptions
 ) -> None:
@@ -111,7 +109,6 @@ def list_command(
 
 
 @reserve_app.command("delete", help="End a reservation that no live job names. Operators only.")
-@with_option_groups
 def delete_command(name: NameArgument, daemon: DaemonOptions) -> None:
     """Delete a reservation."""
     from dlsched.cli.output.terminal import shown  # noqa: PLC0415

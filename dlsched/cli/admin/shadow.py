@@ -10,8 +10,8 @@ import typer
 
 from dlsched.cli.admin.part_options import PartOptions
 from dlsched.cli.daemon_options import DaemonOptions
-from dlsched.cli.option_groups import command_group, with_option_groups
 from dlsched.cli.output.output_options import AsJson, ColourOption
+from dlsched.cli.typer_commands import CommandGroup
 from dlsched.core.errors import plural
 
 if TYPE_CHECKING:
@@ -20,11 +20,10 @@ if TYPE_CHECKING:
 SCHEMA = "dlsched.shadow/1"
 FIGURES = ("mean_jct_s", "p95_jct_s", "all_done_s")
 
-shadow_app = command_group("A second policy that decides without acting.")
+shadow_app = CommandGroup("A second policy that decides without acting.")
 
 
 @shadow_app.command("set")
-@with_option_groups
 def set_command(
     policy: Annotated[str, typer.Argument(metavar="POLICY", help="Of `dlsched policy list`.")],
     chosen: PartOptions,
@@ -39,7 +38,6 @@ def set_command(
 
 
 @shadow_app.command("off")
-@with_option_groups
 def off_command(*, daemon: DaemonOptions) -> None:
     """Have no second policy decide. Operators only."""
     with daemon.client() as cluster:
@@ -48,7 +46,6 @@ def off_command(*, daemon: DaemonOptions) -> None:
 
 
 @shadow_app.command("show")
-@with_option_groups
 def show_command(
     as_json: AsJson = False,
     colour: ColourOption = "auto",

@@ -7,15 +7,17 @@ removes a value.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dlsched.cli.daemon_options import DaemonOptions
-from dlsched.cli.option_groups import command_group, option, typed, with_option_groups
+from dlsched.cli.option_groups import option, typed
 from dlsched.cli.output.output_options import AsJson, ColourOption
+from dlsched.cli.typer_commands import CommandGroup
 from dlsched.core.errors import BadInput
+from dlsched.record import Record
 
 if TYPE_CHECKING:
     from dlsched.cli.output.listing import Column
@@ -33,8 +35,7 @@ VcOption = Annotated[Text, option("--vc NAME", "Virtual cluster of the jobs.")]
 # -- what can be set, by kind: a field here is a field of the request's message --------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserOptions:
+class UserOptions(Record):
     """What can be set for a user."""
 
     name: NameArgument
@@ -43,8 +44,7 @@ class UserOptions:
     accounts: Text = typed("--accounts NAME,…", "Further accounts of the user.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountOptions:
+class AccountOptions(Record):
     """What can be set for an account."""
 
     name: NameArgument
@@ -53,8 +53,7 @@ class AccountOptions:
     vc: VcOption = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VcOptions:
+class VcOptions(Record):
     """What can be set for a virtual cluster."""
 
     name: NameArgument
@@ -65,8 +64,7 @@ class VcOptions:
     parent: ParentOption = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassOptions:
+class ClassOptions(Record):
     """What can be set for a priority class."""
 
     name: NameArgument
@@ -83,15 +81,13 @@ class ClassOptions:
     is_default: bool | None = typed("--default/--no-default", "Of jobs that name no class.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaName:
+class QuotaName(Record):
     """The tenant that a quota is for."""
 
     kind: Annotated[str, typer.Argument(metavar="KIND", help="user, account or vc.")]
     name: Annotated[str, typer.Argument(metavar="NAME", help="For users also '*': each user.")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaOptions(QuotaName):
     """What can be set for a quota."""
 
@@ -216,10 +212,9 @@ def _list(kind: str, as_json: bool, colour: str, daemon: DaemonOptions) -> None:
 
 def _group(kind: str, table: type[Any], help_: str, one: str) -> typer.Typer:
     """Return the commands list, add, set and remove of a kind of tenant; `one` has its article."""
-    app = command_group(help_)
+    app = CommandGroup(help_)
 
     @app.command("list", help=f"{help_.partition(':')[0].rstrip('.')}, and what each uses now.")
-    @with_option_groups
     def list_command(
         as_json: AsJson = False, colour: ColourOption = "auto", *, daemon: DaemonOptions
     ) -> None:
@@ -230,7 +225,7 @@ def _group(kind: str, table: type[Any], help_: str, one: str) -> typer.Typer:
             _set(kind, options, daemon, create=create)
 
         command.__annotations__["options"] = table
-        return with_option_groups(command)
+        return command
 
     app.command("add", help=f"Add {one}. Operators only.")(setting(create=True))
     app.command("set", help=f"Change {one}; values not given stay. Operators only.")(
@@ -239,14 +234,12 @@ def _group(kind: str, table: type[Any], help_: str, one: str) -> typer.Typer:
     if kind == "quota":
 
         @app.command("remove", help="Remove a quota. Operators only.")
-        @with_option_groups
         def remove_quota(quota: QuotaName, daemon: DaemonOptions) -> None:
             _remove(kind, f"{quota.kind} {quota.name}", daemon)
 
     else:
 
         @app.command("remove", help=f"Remove {one} that nothing refers to. Operators only.")
-        @with_option_groups
         def remove_command(name: NameArgument, daemon: DaemonOptions) -> None:
             _remove(kind, name, daemon)
 

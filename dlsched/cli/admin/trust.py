@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from dlsched.cli.daemon_options import DaemonOptions
-from dlsched.cli.option_groups import command_group, option, with_option_groups
+from dlsched.cli.option_groups import option
 from dlsched.cli.output.output_options import AsJson
 from dlsched.cli.output.times import local_text, utc_text
+from dlsched.cli.typer_commands import CommandGroup
 from dlsched.core.errors import BadInput, DlschedError
 from dlsched.system import ports
 
@@ -165,7 +166,7 @@ def _next_steps(made: CertificateFolder, roles: list[Role], *, in_place: bool) -
 
 # -- ca -------------------------------------------------------------------------------------------
 
-ca_app = command_group("Certificates: issue, renew, deny, show.")
+ca_app = CommandGroup("Certificates: issue, renew, deny, show.")
 
 
 def _opened(folder: str) -> CertificateFolder:
@@ -278,11 +279,10 @@ def ca_show(folder: FolderOption = ETC, as_json: AsJson = False) -> None:
 
 # -- tokens ---------------------------------------------------------------------------------------
 
-token_app = command_group("Tokens for users on other machines.")
+token_app = CommandGroup("Tokens for users on other machines.")
 
 
 @token_app.command("create")
-@with_option_groups
 def token_create(
     user: Annotated[str, option("--user NAME", "For this user (operators only).")] = "",
     days: DaysOption = 30,
@@ -321,7 +321,6 @@ def _new_file(path: str) -> Iterator[TextIO]:
 
 
 @token_app.command("list")
-@with_option_groups
 def token_list(
     user: Annotated[str, option("--user NAME", "Of this user (operators only).")] = "",
     all_users: Annotated[bool, option("--all", "Of all users (operators only).")] = False,
@@ -352,7 +351,6 @@ def token_list(
 
 
 @token_app.command("revoke")
-@with_option_groups
 def token_revoke(
     token_id: Annotated[str, typer.Argument(metavar="ID", help="See `token list`.")],
     *,

@@ -8,7 +8,7 @@ import typer
 
 from dlsched.cli.daemon_options import DaemonOptions
 from dlsched.cli.jobs.job_filter import IdArgument
-from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.cli.option_groups import option
 
 if TYPE_CHECKING:
     from dlsched.client.attaching.attachment import AttachEnded, Told
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 FAILED = 1
 
 
-@with_option_groups
 def attach_command(
     job: IdArgument,
     words: Annotated[

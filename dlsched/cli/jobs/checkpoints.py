@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from dlsched.cli.daemon_options import DaemonOptions
 from dlsched.cli.jobs.job_filter import MaybeIds, job_filter
-from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.cli.option_groups import option
 from dlsched.cli.output.output_options import JsonOptions
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 SCHEMA = "dlsched.checkpoints/1"
 
 
-@with_option_groups
 def checkpoints_command(
     jobs: MaybeIds = None,
     *,

@@ -8,14 +8,12 @@ import typer
 
 from dlsched.cli.daemon_options import DaemonOptions
 from dlsched.cli.jobs.job_filter import ids_of, job_filter
-from dlsched.cli.option_groups import with_option_groups
 from dlsched.cli.output.output_options import JsonOptions
 from dlsched.core.errors import DlschedError
 
 SCHEMA = "dlsched.explained/1"
 
 
-@with_option_groups
 def explain_command(
     job: Annotated[str, typer.Argument(metavar="JOB", help="A pending job.")],
     *,

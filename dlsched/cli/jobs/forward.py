@@ -8,13 +8,12 @@ import typer
 
 from dlsched.cli.daemon_options import DaemonOptions
 from dlsched.cli.jobs.job_filter import IdArgument
-from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.cli.option_groups import option
 from dlsched.core.errors import BadInput
 
 _LAST_PORT = 65535
 
 
-@with_option_groups
 def forward_command(
     job: IdArgument,
     ports: Annotated[

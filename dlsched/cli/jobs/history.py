@@ -9,7 +9,7 @@ import typer
 
 from dlsched.cli.daemon_options import DaemonOptions
 from dlsched.cli.jobs.job_filter import FilterOptions, job_filter
-from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.cli.option_groups import option
 from dlsched.cli.output.output_options import ListingOptions
 from dlsched.core.errors import BadInput, plural
 
@@ -20,7 +20,6 @@ SCHEMA = "dlsched.history/1"
 _WIDE = 130  # columns of a terminal on which a line of all usual columns fits
 
 
-@with_option_groups
 def history_command(
     *,
     jobs: Annotated[list[str] | None, option("--job -j ID", "Only these: 7, 7_3, 7_[2-5].")] = None,

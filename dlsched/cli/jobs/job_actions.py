@@ -8,17 +8,14 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
-
 from dlsched.cli.daemon_options import DaemonOptions, report
 from dlsched.cli.jobs.job_filter import FilterOptions, IdsArgument, MaybeIds, ids_of, job_filter
-from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.cli.option_groups import option
 from dlsched.core.errors import BadInput
 
 ReasonOption = Annotated[str, option("--reason TEXT", "Kept with the job.")]
 
 
-@with_option_groups
 def cancel_command(
     jobs: MaybeIds = None,
     *,
@@ -51,24 +48,21 @@ def cancel_command(
         if not jobs and not yes and sys.stdin.isatty() and sys.stdout.isatty():
             count = len(cluster.act(action, chosen, signal=number, only_count=True).done)
             verb = "signal" if number else "cancel"
-            if count > 1 and not typer.confirm(f"{verb} {count} jobs?"):
-                raise typer.Abort
+            if count > 1:
+                _ask(f"{verb} {count} jobs?")
         report(cluster.act(action, chosen, signal=number, reason=reason), done, silent=quiet)
 
 
-@with_option_groups
 def hold_command(jobs: IdsArgument, reason: ReasonOption = "", *, daemon: DaemonOptions) -> None:
     """Keep pending jobs from starting until `dlsched release`."""
     _act("hold", "held", jobs, reason, daemon)
 
 
-@with_option_groups
 def release_command(jobs: IdsArgument, *, daemon: DaemonOptions) -> None:
     """Let held jobs start."""
     _act("release", "released", jobs, "", daemon)
 
 
-@with_option_groups
 def requeue_command(
     jobs: IdsArgument,
     reason: ReasonOption = "",
@@ -80,13 +74,11 @@ def requeue_command(
     _act("requeue", "requeued", jobs, reason, daemon, fresh=fresh)
 
 
-@with_option_groups
 def suspend_command(jobs: IdsArgument, reason: ReasonOption = "", *, daemon: DaemonOptions) -> None:
     """Freeze running jobs on their nodes until `dlsched resume`."""
     _act("suspend", "suspended", jobs, reason, daemon)
 
 
-@with_option_groups
 def resume_command(jobs: IdsArgument, *, daemon: DaemonOptions) -> None:
     """Let suspended jobs continue."""
     _act("resume", "resumed", jobs, "", daemon)
@@ -118,3 +110,10 @@ def _act(
     chosen = job_filter(jobs)
     with daemon.client() as cluster:
         report(cluster.act(action, chosen, reason=reason, fresh=fresh), done)
+
+
+def _ask(question: str) -> None:
+    """Ask on the terminal whether to go on; any answer but yes ends the program."""
+    import typer  # noqa: PLC0415  # only this needs it
+
+    typer.confirm(question, abort=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from dlsched.cli.jobs.predicted import interval_text
@@ -15,6 +14,7 @@ from dlsched.client.job_records import Folded, Job, Queue, shown_id
 from dlsched.client.listed_jobs import ListedJobs
 from dlsched.client.submission.durations import duration_text
 from dlsched.core.cluster.host_lists import fold
+from dlsched.record import Record
 from dlsched.rpc.columns import Column as Values
 from dlsched.rpc.columns import combined
 
@@ -45,8 +45,7 @@ _STYLES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Record, kw_only=False):
     """A line of a listing: a job, or the first of several array elements that wait alike."""
 
     job: Job

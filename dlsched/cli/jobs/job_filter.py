@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from dlsched.cli.completions import live_jobs
 from dlsched.cli.daemon_options import words_of
-from dlsched.cli.option_groups import typed
+from dlsched.cli.option_groups import argument, typed
 from dlsched.core.errors import BadInput, not_known
+from dlsched.record import Record
 
 if TYPE_CHECKING:
     from dlsched.client.job_ids import JobName
     from dlsched.rpc.v1.control_pb2 import Filter
 
-IdsArgument = Annotated[
-    list[str],
-    typer.Argument(metavar="ID…", help="7, 7_3 or 7_[2-5].", autocompletion=live_jobs),
-]
+IdsArgument = Annotated[list[str], argument("ID…", "7, 7_3 or 7_[2-5].", completed_by="live_jobs")]
 MaybeIds = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[ID…]", help="7, 7_3 or 7_[2-5].", autocompletion=live_jobs),
+    list[str] | None, argument("[ID…]", "7, 7_3 or 7_[2-5].", completed_by="live_jobs")
 ]
-IdArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="7 or 7_3.", autocompletion=live_jobs)
-]
+IdArgument = Annotated[str, argument("ID", "7 or 7_3.", completed_by="live_jobs")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilterOptions:
+class FilterOptions(Record):
     """Jobs by their owners, partitions, nodes and names; None: all."""
 
     users: list[str] | None = typed("--user -u NAME", "Of these users.")

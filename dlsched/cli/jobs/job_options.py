@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-import typer
-
+from dlsched.cli.option_groups import option as declared
 from dlsched.client.submission.options import put_typed
 from dlsched.jobs.field import Option
 
 _KINDS: dict[str, Any] = {"flag": bool, "many": list[str] | None, "value": str | None}
 
 
-def job_options(options: Iterable[Option]) -> list[inspect.Parameter]:
-    """Return the parameters that typer reads for rows of the table."""
+def job_options(options: Iterable[Option]) -> list[tuple[str, Any, Any]]:
+    """Return the name, the annotated type and the default of rows of the table, for typer."""
     annotated: Any = Annotated
     return [
-        inspect.Parameter(
+        (
             option.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            annotation=annotated[
+            annotated[
                 _KINDS[option.kind],
-                typer.Option(*option.words, metavar=option.metavar or None, help=option.help),
+                declared(" ".join([*option.words, option.metavar]), option.help),
             ],
-            default=False if option.kind == "flag" else None,
+            False if option.kind == "flag" else None,
         )
         for option in options
     ]

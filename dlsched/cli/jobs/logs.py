@@ -9,7 +9,7 @@ import typer
 
 from dlsched.cli.daemon_options import DaemonOptions
 from dlsched.cli.jobs.job_filter import IdArgument
-from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.cli.option_groups import option
 from dlsched.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _INTERRUPTED = 130
 
 
-@with_option_groups
 def logs_command(
     job: IdArgument,
     follow: Annotated[bool, option("--follow -f", "Continue while the job writes.")] = False,

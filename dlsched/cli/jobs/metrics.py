@@ -11,7 +11,7 @@ import typer
 
 from dlsched.cli.daemon_options import DaemonOptions
 from dlsched.cli.jobs.job_filter import IdArgument
-from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.cli.option_groups import option
 from dlsched.cli.output.output_options import JsonOptions
 from dlsched.core.errors import BadInput, plural
 
@@ -40,7 +40,6 @@ class Line:
         return percent(value) if self.name == _PERCENT else brief(value)
 
 
-@with_option_groups
 def metrics_command(
     job: IdArgument,
     export: Annotated[

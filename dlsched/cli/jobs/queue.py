@@ -10,11 +10,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from dlsched.cli.daemon_options import DaemonOptions
 from dlsched.cli.jobs.job_filter import FilterOptions, job_filter
-from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.cli.option_groups import option
 from dlsched.cli.output.output_options import ListingOptions
 from dlsched.core.errors import BadInput, plural
 
@@ -37,7 +35,6 @@ _INTERVALS = tuple(
 )
 
 
-@with_option_groups
 def queue_command(
     *,
     jobs: Annotated[list[str] | None, option("--job -j ID", "Only these: 7, 7_3, 7_[2-5].")] = None,
@@ -69,7 +66,7 @@ def queue_command(
     from dlsched.cli.output.terminal import shown, terminal  # noqa: PLC0415
 
     if output.about_columns is not None:
-        typer.echo("\n".join(described(COLUMNS)))
+        print("\n".join(described(COLUMNS)))
         return
     output.check()
     if me and (all_users or options.users):
@@ -84,7 +81,7 @@ def queue_command(
         found = cluster.queue(wanted, predict=start, unfold=unfold, brief=True).idle_for(least)
         if found.summary.policy_failure is not None:
             failing = f"policy {found.summary.policy}: {found.summary.policy_failure}"
-            typer.echo(f"dlsched: nothing starts: {shown(failing)}", err=True)
+            print(f"dlsched: nothing starts: {shown(failing)}", file=sys.stderr)
         of_rows = lines_of(found, predicted=start)
         yield from lines(chosen, of_rows, out, header=not output.no_header)
         if footer:
@@ -187,7 +184,7 @@ def _ended_by_ctrl_c() -> Iterator[None]:
         yield
     except (Exception, KeyboardInterrupt):
         if interrupted:
-            raise typer.Exit(0) from None
+            raise SystemExit(0) from None
         raise
     finally:
         signal.signal(signal.SIGINT, before)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
-
-import typer
 
 from dlsched.cli.daemon_options import DaemonOptions
 from dlsched.cli.jobs.job_filter import IdsArgument, ids_of, job_filter
-from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.cli.option_groups import option
 from dlsched.cli.output.output_options import JsonOptions
 from dlsched.core.errors import BadInput, plural
 from dlsched.jobs.fields import BY_NAME
@@ -25,7 +24,6 @@ IDLE_S = 60.0  # idle GPUs are not worth a word before
 PAGE = 100  # jobs in one answer of the daemon
 
 
-@with_option_groups
 def show_command(
     jobs: IdsArgument,
     why_order: Annotated[
@@ -37,7 +35,6 @@ def show_command(
     daemon: DaemonOptions,
 ) -> None:
     """All about jobs: what was requested, runs, events, and why a pending job waits."""
-    from dlsched.cli.output.json_output import job_object, object_of, print_json, print_json_lines  # noqa: PLC0415
     from dlsched.cli.output.terminal import terminal  # noqa: PLC0415
 
     ids_of(jobs)
@@ -52,25 +49,30 @@ def show_command(
         )
     if page > 1 or total > len(found):
         more = f"; --page {page + 1} has more" if first + PAGE <= total else ""
-        typer.echo(
-            f"dlsched: jobs {first:,} to {first + len(found) - 1:,} of {total:,}{more}", err=True
-        )
+        last = first + len(found) - 1
+        print(f"dlsched: jobs {first:,} to {last:,} of {total:,}{more}", file=sys.stderr)
     if output.is_json:
-        objects = ({**job_object(each.job), **_rest(object_of(each))} for each in found)
-        if output.as_lines:
-            print_json_lines(objects)
-        else:
-            print_json(SCHEMA, jobs=objects)
+        _print_json(found, lines=output.as_lines)
         return
     for place, detail in enumerate(found):
         if place:
-            typer.echo("")
+            print()
         for line in _lines(detail, out, why_order=why_order):
-            typer.echo(line, color=out.colour)
+            print(line)
 
 
-def _rest(entry: dict[str, object]) -> dict[str, object]:
-    return {key: value for key, value in entry.items() if key != "job"}
+def _print_json(found: Iterable[Detail], *, lines: bool) -> None:
+    from dlsched.cli.output.json_output import job_object, object_of, print_json, print_json_lines  # noqa: PLC0415
+
+    def entry(detail: Detail) -> dict[str, object]:
+        rest = object_of(detail)
+        del rest["job"]
+        return {**job_object(detail.job), **rest}
+
+    if lines:
+        print_json_lines(map(entry, found))
+    else:
+        print_json(SCHEMA, jobs=map(entry, found))
 
 
 def _lines(detail: Detail, out: Terminal, *, why_order: bool) -> Iterator[str]:

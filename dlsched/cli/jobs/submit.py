@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
-
-import typer
-from typer.core import TyperCommand
 
 from dlsched.cli.daemon_options import DaemonOptions
 from dlsched.cli.jobs.job_options import job_options, layer_of
 from dlsched.cli.jobs.services import as_leader
-from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.cli.option_groups import argument, option
 from dlsched.cli.output.output_options import AsJson
 from dlsched.core.errors import BadInput
 from dlsched.jobs.fields import OPTIONS
@@ -29,33 +25,10 @@ if TYPE_CHECKING:
     from dlsched.client.submission.request import Submission
     from dlsched.rpc.v1.control_pb2 import SubmitReply
 
-_AFTER = "dlsched.after-dashes"
 
-
-class _Submit(TyperCommand):
-    """Words after `--` are a command; words after a script are its arguments."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        rest: list[str] = super().parse_args(ctx, list(args))
-        words = ctx.params.get("words") or []
-        # `words` has no `--` any more; without a script before it, the words are a command
-        if "--" in args and words and args[args.index("--") + 1 :] == list(words):
-            ctx.meta[_AFTER] = True
-        return rest
-
-
-submit_app = typer.Typer(
-    add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
-)
-
-
-@submit_app.command("submit", cls=_Submit, context_settings={"allow_interspersed_args": False})
-@partial(with_option_groups, further=job_options(OPTIONS))
-def _submit(
-    context: typer.Context,
+def submit_command(
     words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[SCRIPT [ARG]…]", help="Or a command after `--`."),
+        list[str] | None, argument("[SCRIPT [ARG]…]", "Or a command after `--`.")
     ] = None,
     wrap: Annotated[str | None, option("--wrap COMMAND", "A line for the shell.")] = None,
     source: Annotated[
@@ -89,18 +62,19 @@ def _submit(
     ] = False,
     *,
     daemon: DaemonOptions,
-    **given: Any,
+    **given: Annotated[Any, job_options(OPTIONS)],
 ) -> None:
     """Submit SCRIPT with its arguments, a command after `--`, or many jobs of a file.
 
     Options come from the command line, then from DLSCHED_SUBMIT_… variables, then from the
     script's #DLSCHED and #SBATCH lines.
     """
-    is_command = bool(context.meta.get(_AFTER))
+    is_command = words is not None and words[:1] == ["--"]
+    words = (words or [])[is_command:]
     if interactive:
         if wrap is not None or source or dag or test_only or logs or as_json:
             raise BadInput("--interactive: alone or with a command after --, and to be run now")
-        _run_interactive(words or [], layer_of(given, OPTIONS), daemon, is_command=is_command)
+        _run_interactive(words, layer_of(given, OPTIONS), daemon, is_command=is_command)
     layer = layer_of(given, OPTIONS)
     others = (wrap, source, dag, layer.get("tasks"))
     if bool(words) + sum(each is not None for each in others) != 1:
@@ -108,7 +82,7 @@ def _submit(
             "give a script, a command after --, --wrap, --from, --dag or --tasks, "
             "and only one of them"
         )
-    words, layer = as_leader(service, words or [], layer, daemon, is_command=is_command)
+    words, layer = as_leader(service, words, layer, daemon, is_command=is_command)
     found = list(
         _from_file(source, layer, ignore_unknown)
         if source is not None
@@ -125,7 +99,7 @@ def _submit(
         )
     )
     for note in dict.fromkeys(note for each in found for note in each.notes):
-        typer.echo(f"dlsched: {note}", err=True)
+        print(f"dlsched: {note}", file=sys.stderr)
     wait = logs or any(each.wait for each in found)
     if as_json and (logs or any(each.parsable for each in found)):
         raise BadInput("--json: not with --logs or --parsable")
@@ -154,9 +128,9 @@ def _submit(
             print_jobs(reply, names=names, parsable=any(each.parsable for each in found))
             print_late_deadlines(reply)
         if reply.declined:
-            raise typer.Exit(1)
+            raise SystemExit(1)
         if wait and not test_only:
-            raise typer.Exit(wait_for_end(cluster, reply, logs=logs))
+            raise SystemExit(wait_for_end(cluster, reply, logs=logs))
 
 
 def _run_interactive(
@@ -169,9 +143,9 @@ def _run_interactive(
         raise BadInput("--interactive: a command comes after --, and no script")
     wanted = interactive_job(words, layer)
     for note in wanted.notes:
-        typer.echo(f"dlsched: {note}", err=True)
+        print(f"dlsched: {note}", file=sys.stderr)
     with daemon.client() as cluster:
-        raise typer.Exit(run_interactive(cluster, wanted, OURS))
+        raise SystemExit(run_interactive(cluster, wanted, OURS))
 
 
 def interactive_job(words: Sequence[str], layer: dict[str, str]) -> Submission:
@@ -253,8 +227,6 @@ def composed(
         told: what messages call the script; empty: there is none.
         ignore_unknown: leave directives out that are not known.
     """
-    from dataclasses import replace  # noqa: PLC0415
-
     from dlsched.client.submission.request import compose  # noqa: PLC0415
 
     if not told:
@@ -264,7 +236,11 @@ def composed(
 
     said = read_directives(told, command.script, ignore_unknown=ignore_unknown)
     found = compose(merged(layer, said.layer), command, caller)
-    return replace(found, notes=(*said.notes, *found.notes)) if said.notes else found
+    if not said.notes:
+        return found
+    from dataclasses import replace  # noqa: PLC0415
+
+    return replace(found, notes=(*said.notes, *found.notes))
 
 
 def _from_file(source: str, layer: dict[str, str], ignore_unknown: bool) -> Iterator[Submission]:

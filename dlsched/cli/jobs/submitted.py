@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 if TYPE_CHECKING:
     from dlsched.client.submission.request import Submission
     from dlsched.rpc.v1.control_pb2 import (
@@ -28,7 +26,7 @@ def print_warnings(reply: SubmitReply) -> None:
     from dlsched.cli.output.terminal import shown  # noqa: PLC0415
 
     for warning in reply.warnings:
-        typer.echo(f"dlsched: {shown(warning)}", err=True)
+        print(f"dlsched: {shown(warning)}", file=sys.stderr)
 
 
 def print_jobs(reply: SubmitReply, *, parsable: bool, names: Sequence[str] | None = None) -> None:
@@ -49,7 +47,7 @@ def print_jobs(reply: SubmitReply, *, parsable: bool, names: Sequence[str] | Non
         lines = ids
     else:
         lines = [f"Submitted job {job}" for job in ids]
-    typer.echo("\n".join(lines))
+    print("\n".join(lines))
     sys.stdout.flush()
 
 
@@ -60,7 +58,7 @@ def print_late_deadlines(reply: SubmitReply) -> None:
     for each in reply.deadlines:
         if each.verdict != "ok":
             line = deadline_text(each, time.time())
-            typer.echo(f"dlsched: job {each.job}: {line}", err=True)
+            print(f"dlsched: job {each.job}: {line}", file=sys.stderr)
 
 
 def print_declined(reply: SubmitReply, *, many: bool) -> None:
@@ -72,7 +70,7 @@ def print_declined(reply: SubmitReply, *, many: bool) -> None:
         which = f"job {each.place}: " if many and each.place else ""
         told = each.HasField("deadline")
         why = deadline_text(each.deadline, time.time()) if told else shown(each.why)
-        typer.echo(f"dlsched: not submitted: {which}{why}", err=True)
+        print(f"dlsched: not submitted: {which}{why}", file=sys.stderr)
 
 
 def print_trial(found: Sequence[Submission], reply: SubmitReply) -> None:
@@ -83,7 +81,7 @@ def print_trial(found: Sequence[Submission], reply: SubmitReply) -> None:
 
     print_warnings(reply)
     if not reply.warnings:
-        typer.echo("could be submitted; nothing was", err=True)
+        print("could be submitted; nothing was", file=sys.stderr)
     now = time.time()
     for place, (asked, each) in enumerate(zip_longest(found, reply.supposed), 1):
         which = f"job {place}: " if len(reply.supposed) > 1 else ""
@@ -93,7 +91,7 @@ def print_trial(found: Sequence[Submission], reply: SubmitReply) -> None:
         if each is None:  # the daemon predicts some only
             continue
         if not each.HasField("start_at"):
-            typer.echo(f"{which}start {shown(each.basis or 'not predicted')}")
+            print(f"{which}start {shown(each.basis or 'not predicted')}")
             continue
         when = "at once" if each.start_at <= now + 1.0 else f"~{clock_text(each.start_at, now)}"
         end = ""
@@ -101,9 +99,9 @@ def print_trial(found: Sequence[Submission], reply: SubmitReply) -> None:
             between = range_text(each.end, now)
             end = f", and end ~{clock_text(each.end.at, now)}"
             end += f" (from {between})" if between != "-" else ""
-        typer.echo(f"{which}would start {when}{end} ({shown(each.basis)})")
+        print(f"{which}would start {when}{end} ({shown(each.basis)})")
         if each.HasField("deadline"):
-            typer.echo(f"{which}{deadline_text(each.deadline, now)}")
+            print(f"{which}{deadline_text(each.deadline, now)}")
 
 
 def _print_sweep(which: str, asked: Submission) -> None:
@@ -114,10 +112,10 @@ def _print_sweep(which: str, asked: Submission) -> None:
     table, command = asked.request.sweep, asked.command
     count, limit = len(table.rows), asked.request.array.partition("%")[2]
     at_once = f", {limit} at once" if limit else ""
-    typer.echo(f"{which}{count} job{'s'[: count != 1]}{at_once}")
+    print(f"{which}{count} job{'s'[: count != 1]}{at_once}")
     for task in sorted({1, count}):
         text = swept_command(table, task - 1, command.words, line=command.is_line)
-        typer.echo(f"  {task}: {shown(text)}")
+        print(f"  {task}: {shown(text)}")
 
 
 def print_object(reply: SubmitReply, found: Sequence[Submission]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dlsched.cli.daemon_options import DaemonOptions
-from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.cli.option_groups import option
 from dlsched.cli.output.output_options import JsonOptions
 from dlsched.core.errors import BadInput, DlschedError
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 SCHEMA = "dlsched.sweep/1"
 
 
-@with_option_groups
 def sweep_command(
     job: Annotated[str, typer.Argument(metavar="ID", help="The sweep: 11160.")],
     by: Annotated[

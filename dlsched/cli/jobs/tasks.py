@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dlsched.cli.daemon_options import DaemonOptions
-from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.cli.option_groups import option
 from dlsched.cli.output.output_options import JsonOptions
 from dlsched.core.errors import BadInput
 
@@ -21,7 +21,6 @@ SCHEMA = "dlsched.tasks/1"
 _SHOWN = 20  # failed tasks in a listing that does not ask for all
 
 
-@with_option_groups
 def tasks_command(
     job: Annotated[str, typer.Argument(metavar="ID", help="The job: 11160.")],
     every: Annotated[bool, option("--all", "All tasks, not only those that have failed.")] = False,

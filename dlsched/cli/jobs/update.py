@@ -5,18 +5,16 @@ The options are those of `submit` whose field may be updated.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Any
 
 from dlsched.cli.daemon_options import DaemonOptions, report
 from dlsched.cli.jobs.job_filter import IdsArgument, ids_of, job_filter
 from dlsched.cli.jobs.job_options import job_options, layer_of
-from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.cli.option_groups import option
 from dlsched.core.errors import BadInput
 from dlsched.jobs.fields import UPDATE_OPTIONS
 
 
-@partial(with_option_groups, further=job_options(UPDATE_OPTIONS))
 def update_command(
     jobs: IdsArgument,
     array_limit: Annotated[
@@ -27,7 +25,7 @@ def update_command(
     ] = None,
     *,
     daemon: DaemonOptions,
-    **given: Any,
+    **given: Annotated[Any, job_options(UPDATE_OPTIONS)],
 ) -> None:
     """Change jobs; an empty text removes a value. What changed is printed, old -> new."""
     from dlsched.client.submission.changes import changes, wire_dependencies  # noqa: PLC0415

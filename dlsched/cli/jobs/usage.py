@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from dlsched.cli.daemon_options import DaemonOptions
-from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.cli.option_groups import option
 from dlsched.cli.output.output_options import JsonOptions
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ SCHEMA = "dlsched.usage/1"
 SHARES = "dlsched.shares/1"
 
 
-@with_option_groups
 def usage_command(
     by_user: Annotated[bool, option("--by-user", "By user, not by account.")] = False,
     shares: Annotated[

@@ -8,7 +8,6 @@ import typer
 
 from dlsched.cli.daemon_options import DaemonOptions
 from dlsched.cli.jobs.job_filter import IdsArgument, ids_of, job_filter
-from dlsched.cli.option_groups import with_option_groups
 
 if TYPE_CHECKING:
     from dlsched.client.daemon_client import Client
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 _INTERRUPTED = 130  # as in shells
 
 
-@with_option_groups
 def wait_command(
     jobs: IdsArgument,
     *,

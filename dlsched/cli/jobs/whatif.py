@@ -6,14 +6,13 @@ it and is not submitted.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dlsched.cli.daemon_options import DaemonOptions, words_of
 from dlsched.cli.jobs.job_options import job_options, layer_of
-from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.cli.option_groups import option
 from dlsched.cli.output.output_options import AsJson, ColourOption
 from dlsched.core.errors import BadInput, shorten
 from dlsched.jobs.fields import OPTIONS
@@ -32,7 +31,6 @@ DESCRIBING = tuple(
 )
 
 
-@partial(with_option_groups, further=job_options(DESCRIBING))
 def whatif_command(
     job: Annotated[
         str | None,
@@ -57,7 +55,7 @@ def whatif_command(
     colour: ColourOption = "auto",
     *,
     daemon: DaemonOptions,
-    **given: Any,
+    **given: Annotated[Any, job_options(DESCRIBING)],
 ) -> None:
     """Predict when a job starts and ends: as it is, and in each combination of alternatives.
 

@@ -10,7 +10,7 @@ import typer
 
 from dlsched.cli.completions import nodes
 from dlsched.cli.daemon_options import DaemonOptions, report
-from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.cli.option_groups import option
 from dlsched.cli.output.output_options import ListingOptions
 from dlsched.core.errors import BadInput, plural
 
@@ -23,7 +23,6 @@ Hosts = Annotated[
 ]
 
 
-@with_option_groups
 def nodes_command(
     hosts: Annotated[
         list[str] | None,
@@ -78,7 +77,6 @@ def nodes_command(
         print_listing(chosen_columns(known, wanted), found, out, header=not output.no_header)
 
 
-@with_option_groups
 def drain_command(
     hosts: Hosts,
     reason: Annotated[str, option("--reason TEXT", "Why; required.")],
@@ -108,7 +106,6 @@ def drain_command(
         report(acted, "draining", kind="node")
 
 
-@with_option_groups
 def resume_node_command(hosts: Hosts, *, daemon: DaemonOptions) -> None:
     """Return drained or down nodes to service. Operators only."""
     names = _names(hosts)

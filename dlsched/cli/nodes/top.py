@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dlsched.cli.daemon_options import DaemonOptions
-from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.cli.option_groups import option
 from dlsched.cli.output.output_options import ColourOption
 
 COLUMNS = "id,name,user,st,gpus,time,loss,steps_s,where"
@@ -15,7 +15,6 @@ WIDE = "id,name,user,st,gpus,time,loss,steps_s,samples_s,gpu_use,gpu_memory,repo
 WIDE_FROM = 120  # columns of the terminal
 
 
-@with_option_groups
 def top_command(
     every: Annotated[float, option("--every -i S", "Repeat every S seconds.", min=0.2)] = 2.0,
     once: Annotated[bool, option("--once", "Print once and exit.")] = False,

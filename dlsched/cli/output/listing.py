@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
 from typing import Any, Generic, TypeVar
 
 from dlsched.cli.output.terminal import Terminal, aligned, columns_of, cut, shown
 from dlsched.core.errors import BadInput, not_known
+from dlsched.record import Record
 
 T = TypeVar("T")
 GAP = "  "
 
 
-@dataclass(frozen=True, slots=True)
-class Column(Generic[T]):
+class Column(Record, Generic[T], kw_only=False):
     """One column.
 
     Attributes:
@@ -35,7 +34,6 @@ class Column(Generic[T]):
     title: str
     doc: str
     text: Callable[[T], str]
-    _: KW_ONLY
     right: bool = False
     least: int | None = None
     style: Callable[[T], str | None] | None = None

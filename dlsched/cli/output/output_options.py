@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from dlsched.cli.option_groups import option, typed
 from dlsched.core.errors import BadInput
+from dlsched.record import Record
 
 AsJson = Annotated[bool, option("--json", "One JSON object.")]
 ColourOption = Annotated[str, option("--color WHEN", "auto, always or never.")]
 
 
-@dataclass(frozen=True, slots=True)
-class JsonOptions:
+class JsonOptions(Record, kw_only=False):
     """The options of a command that prints a table or JSON."""
 
     as_json: AsJson = False
@@ -26,8 +25,7 @@ class JsonOptions:
         return self.as_json or self.as_lines
 
 
-@dataclass(frozen=True, slots=True)
-class ListingOptions(JsonOptions):
+class ListingOptions(JsonOptions, kw_only=False):
     """The options of a command that lists rows in columns which the user can choose."""
 
     columns: str | None = typed("--format -o NAME,…", "Columns by name.")

@@ -8,17 +8,16 @@ from __future__ import annotations
 import os
 import sys
 import unicodedata
-from dataclasses import dataclass
 
 from dlsched.core.errors import not_known
+from dlsched.record import Record
 
 _STYLES = {"good": "32", "wait": "33", "bad": "31", "faint": "2", "strong": "1"}
 # Control characters, line and paragraph ends, and those that change the direction of writing.
 _UNSAFE = {"Cc", "Cf", "Zl", "Zp", "Cs", "Co"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terminal:
+class Terminal(Record):
     """How to write to standard output; `width` is None if nothing may be cut."""
 
     is_tty: bool = False

@@ -6,15 +6,17 @@ checks and the study read this table; `docs/replay.md` has every option of it, w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from dlsched.cli.completions import policies
-from dlsched.cli.option_groups import option_hints, typed
+from dlsched.cli.option_groups import typed
 from dlsched.cli.trace import FormatOption, WorkloadOption
+from dlsched.cli.typer_commands import option_hints
+from dlsched.record import Record
 
 WITH_SNAPSHOT = "goes with --snapshot"  # marks options which a live state can be replayed with
 
@@ -22,8 +24,7 @@ Text = str | None
 Seconds = float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayCall:
+class ReplayCall(Record):
     """One call of `dlsched replay`, as it was typed; None where nothing was typed."""
 
     traces: Annotated[

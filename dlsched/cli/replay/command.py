@@ -10,12 +10,10 @@ from dataclasses import replace
 
 import typer
 
-from dlsched.cli.option_groups import with_option_groups
 from dlsched.cli.replay.call import ReplayCall
 from dlsched.core.errors import BadInput
 
 
-@with_option_groups
 def replay_command(call: ReplayCall) -> None:
     """Replay a trace on a cluster and print what would have happened.
 

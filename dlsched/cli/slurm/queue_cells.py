@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pwd
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from dlsched.cli.jobs.job_columns import COLUMNS, STATE_CODES, Row
 from dlsched.cli.slurm.formats import Cell, moment
@@ -78,7 +77,6 @@ def _tres(row: Row) -> str:
     return CELLS["AllocTRES"].text(Line(row.job))
 
 
-@dataclass(frozen=True)
 class DetailedRow(Row):
     """A row with all that is known of its job."""
 

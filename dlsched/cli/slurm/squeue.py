@@ -103,7 +103,12 @@ def _with_details(cluster: Client, rows: Sequence[Row]) -> list[Row]:
     known = {each.job.job_id: each for each in cluster.show(filter_of(ids))} if ids else {}
     return [
         DetailedRow(
-            row.job, row.now, row.tasks, row.count, row.predicted, known.get(row.job.job_id)
+            row.job,
+            row.now,
+            row.tasks,
+            row.count,
+            row.predicted,
+            detail=known.get(row.job.job_id),
         )
         for row in rows
     ]

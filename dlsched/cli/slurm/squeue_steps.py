@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dlsched.cli.jobs.job_columns import Row
 from dlsched.cli.slurm.formats import Cell
@@ -13,7 +13,6 @@ from dlsched.cli.slurm.sacct_steps import with_steps
 USUAL_OF_STEPS = "%i %j %P %u %M %N"
 
 
-@dataclass(frozen=True)
 class StepRow(Row):
     """A step as a row of a job that has only what steps have."""
 

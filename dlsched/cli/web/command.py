@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from dlsched.cli.daemon_options import DaemonOptions
-from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.cli.option_groups import option
 
 
-@with_option_groups
 def web_command(
     *,
     listen: Annotated[

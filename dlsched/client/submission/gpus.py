@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from dlsched.client.submission.texts import whole_number
 from dlsched.core.errors import BadInput, shorten
+from dlsched.record import Record
 
 MOST = 1_000_000
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,63}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuWish:
+class GpuWish(Record):
     """How many, and of which types (lower case; none: any)."""
 
     count: int

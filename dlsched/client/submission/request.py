@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 
 from dlsched.client.submission.containers import check_container
@@ -18,6 +17,7 @@ from dlsched.client.submission.texts import check_text, check_words
 from dlsched.client.submission.values import read_number, read_value, word_of
 from dlsched.core.errors import BadInput, not_known, shorten
 from dlsched.jobs.field import Value
+from dlsched.record import Record, field
 from dlsched.rpc import messages
 from dlsched.rpc.job_fields import SENT, put_fields
 
@@ -31,8 +31,7 @@ _PLAIN = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class Caller(Record):
     """Where and when the submission is made."""
 
     directory: str
@@ -41,9 +40,7 @@ class Caller:
     now: datetime  # with its zone
     umask: int = 0o022  # of the files that the job makes
     # by choice, so that many submissions of one call share them
-    _exports: dict[tuple[str, str], dict[str, str]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    _exports: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict, repr=False)
 
     def exported(self, choice: str, more: Mapping[str, str]) -> dict[str, str]:
         """The variables that `--export` chooses, and some more; not to be changed."""
@@ -55,8 +52,7 @@ class Caller:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Record):
     """What is to run: a script with arguments, or a command alone."""
 
     argv: tuple[str, ...] = ()
@@ -73,8 +69,7 @@ class Command:
         return (self.path, *self.argv) if self.script else self.argv
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
+class Submission(Record):
     """A request, and what the client itself is to do."""
 
     request: messages.JobRequest

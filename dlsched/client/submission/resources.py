@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from dlsched.client.submission.gpus import GpuWish, parse_gpus, parse_share
 from dlsched.client.submission.texts import whole_number
 from dlsched.client.submission.values import word_of
 from dlsched.core.errors import BadInput, plural
 from dlsched.jobs.field import Value
+from dlsched.record import Record
 
 # fields that several options together give
 FROM_RESOURCES = (
@@ -35,8 +35,7 @@ _NUMBERS = {
 _SIZES = {"mem", "mem_per_cpu", "mem_per_gpu", "tmp"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resources:
+class Resources(Record):
     """None is "not said"; GPUs and processors are the whole gang's, memory is a node's."""
 
     gpus: int | None = None

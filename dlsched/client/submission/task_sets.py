@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from dlsched.client.submission.texts import whole_number
 from dlsched.core.errors import BadInput, shorten
+from dlsched.record import Record
 
 MOST_TASKS = 1_000_000
 HIGHEST_TASK = 2**31 - 2
 _RANGE = re.compile(r"(\d{1,10})(?:-(\d{1,10})(?::(\d{1,10}))?)?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskSet:
+class TaskSet(Record):
     """Task numbers of an array, growing, and how many may run at once (0: all)."""
 
     tasks: tuple[int, ...]

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import dataclass
 
 from dlsched.client.submission.texts import whole_number
 from dlsched.core.errors import BadInput, shorten
+from dlsched.record import Record
 
 _FORM = re.compile(r"(?:([BbRr]{1,2}):)?([A-Za-z0-9+-]+)(?:@(\d{1,6}))?", re.ASCII)
 _DEFAULT_S = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WarningSignal:
+class WarningSignal(Record):
     """A signal, how long before the time limit it comes, and Slurm's prefixes `B:` and `R:`."""
 
     number: int

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dlsched.cli.command_table import ADMIN_COMMANDS, COMMANDS
-from dlsched.cli.main import app
+from dlsched.cli.typer_app import app
 
 
 @pytest.fixture(scope="module")

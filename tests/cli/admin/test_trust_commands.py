@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from dlsched.cli.main import app
+from dlsched.cli.typer_app import app
 from dlsched.client.daemon_address import find_daemon
 from dlsched.core.errors import BadInput, DlschedError
 from dlsched.daemon.settings import load_settings

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from dlsched.cli.main import app
+from dlsched.cli.typer_app import app
 from dlsched.core.errors import BadInput
 
 WORKLOADS = """set,workload,name,submit_s,application,num_replicas,batch_size

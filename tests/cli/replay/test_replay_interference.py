@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from dlsched.cli.main import app
+from dlsched.cli.typer_app import app
 
 JOBS = """job_id,submit_time,num_gpus,duration,gpu_share,model,dataset,batch_size,amp
 a,0,1,100,0.5,gpt2,web,8,0

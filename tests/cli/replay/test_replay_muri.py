@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from dlsched.cli.main import app
+from dlsched.cli.typer_app import app
 from dlsched.core.errors import BadInput
 from dlsched.core.speed.overlap import iterations_beside
 from dlsched.core.speed.stages import Stages

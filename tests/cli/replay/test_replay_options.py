@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dlsched.cli.option_groups import option_hints
 from dlsched.cli.replay.call import WITH_SNAPSHOT, ReplayCall, given_beside
 from dlsched.cli.trace import FormatOption
+from dlsched.cli.typer_commands import option_hints
 from simulate.sweep import PARTS
 from simulate.traces.open import FORMATS
 
@@ -35,7 +35,7 @@ def test_every_part_of_a_run_has_an_option() -> None:
 
 
 def test_the_help_of_format_names_every_format() -> None:
-    told = FormatOption.__metadata__[0].help.partition(";")[0].replace(" or ", ", ")
+    told = FormatOption.__metadata__[0].more["help"].partition(";")[0].replace(" or ", ", ")
     assert told.split(", ") == ["auto", *FORMATS]
 
 

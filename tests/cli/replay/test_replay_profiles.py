@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from dlsched.cli.main import app
+from dlsched.cli.typer_app import app
 from dlsched.core.errors import DlschedError
 
 HEADER = (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from dlsched.cli.main import app
+from dlsched.cli.typer_app import app
 from dlsched.core.errors import BadInput
 
 TRACE = """job_id,submit_time,num_gpus,model,total_iterations,min_gpus,max_gpus

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from dlsched.cli.main import app
+from dlsched.cli.typer_app import app
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 WORKLOADS = EXAMPLES / "workloads.csv"
