@@ -38,6 +38,7 @@ def test_a_figure_is_judged_by_what_was_asked(figure: Figure, ours: float, verdi
     assert Compared("run", figure, ours).verdict == verdict
 
 
+@pytest.mark.slow
 def test_a_trend_is_reproduced_from_a_generated_trace(dlsched: Any, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     shown = dlsched("reproduce", "tiresias-against-fifo", "--page", page, "--json")

@@ -134,6 +134,9 @@ def test_no_live_query_reads_through_the_history(busy: Store, epoch: Epoch) -> N
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "url", ["sqlite", pytest.param("postgres", marks=pytest.mark.exhaustive)], indirect=True
+)
 def test_b9_a_million_ended_jobs_do_not_slow_live_queries(busy: Store, epoch: Epoch) -> None:
     asked = live_work(busy)[:2]
     before = [effort(busy, work) for work in asked]

@@ -326,7 +326,11 @@ def policies_by_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("policies_by_column")
-@pytest.mark.parametrize("update", [False, True], ids=["at submission", "by an update"])
+@pytest.mark.parametrize(
+    "update",
+    [False, pytest.param(True, marks=pytest.mark.slow)],
+    ids=["at submission", "by an update"],
+)
 @pytest.mark.parametrize("policy", ORDERS)
 def test_live_jobs_start_in_the_order_that_their_users_asked_for(
     tmp_path: Path, policy: str, *, update: bool

@@ -85,17 +85,14 @@ def check_composition(
         assert all(result.jobs.reason[result.jobs.status == "refused"])
 
 
-@pytest.mark.parametrize("how", ["rounds", "events"])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_every_policy_runs_with_every_admission_and_every_placement(
-    lab: Any, policy: str, how: str
-) -> None:
+def test_every_policy_runs_with_every_admission_and_every_placement(lab: Any, policy: str) -> None:
     # each of both once; which come together differs between the policies
-    first = POLICIES.index(policy) + len(how)
+    first = POLICIES.index(policy)
     admissions = itertools.cycle(ADMISSIONS[first % len(ADMISSIONS) :] + ADMISSIONS)
     longest = max(len(ADMISSIONS), len(PLACEMENTS))
     placements = itertools.islice(itertools.cycle(PLACEMENTS), longest)
-    check_composition(lab, policy, how, zip(admissions, placements, strict=False))
+    check_composition(lab, policy, "rounds", zip(admissions, placements, strict=False))
 
 
 @pytest.mark.slow
@@ -169,7 +166,7 @@ EVENTS = [
 ]
 
 
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("how", BLOX_IS_SLOW)
 @pytest.mark.parametrize("policy", [*POLICIES, *WILD])
 def test_every_policy_survives_nodes_that_come_and_go(lab: Any, policy: str, how: str) -> None:
     trace = mixed_trace(lab, 5)
@@ -189,7 +186,7 @@ def test_every_policy_survives_nodes_that_come_and_go(lab: Any, policy: str, how
 # -- (ii) skipping --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["rounds", "blox"])
+@pytest.mark.parametrize("how", ["rounds", pytest.param("blox", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("policy", [*POLICIES, *WILD])
 def test_skipping_rounds_changes_no_outcome(lab: Any, policy: str, how: str) -> None:
     for seed, cluster, overhead in ((11, "1x6", 0.0), (12, "2x4", 0.0), (13, "2x4", 13.0)):
@@ -243,7 +240,7 @@ def fresh_parts(engine: Engine, given: dict[str, Any], lab: Any, policy: str) ->
     return build_parts(settings_, resolve_semantics(settings_))
 
 
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("how", BLOX_IS_SLOW)
 @pytest.mark.parametrize("policy", [*POLICIES, *WILD])
 def test_a_run_goes_on_as_if_nothing_had_happened_after_a_restart(
     lab: Any, policy: str, how: str

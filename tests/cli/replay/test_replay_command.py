@@ -213,7 +213,7 @@ def test_a_terminal_gets_colours_and_no_line_wider_than_itself(trace):
 
 
 def test_a_replay_says_what_it_takes_for_granted(dlsched, trace):
-    words = ["replay", trace, "--cluster", "1x2:v100+1x2:k80", "--policy", "fifo,srtf,sia"]
+    words = ["replay", trace, "--cluster", "1x4:v100+1x4:k80", "--policy", "fifo,srtf,sia"]
     called = dlsched(*words, "--estimate", "noise", "--restart-overhead", "30")
     assert called.code == 0
     assert (

@@ -50,7 +50,7 @@ def test_malformed_lists_are_refused(text: str) -> None:
     ("text", "why"),
     [
         ("n[1-9999]," * 1_000 + "n1", "more than 100,000 hosts"),
-        ("n1," * 200_000 + "n1", "more than 100,000 hosts"),
+        ("n1," * 100_001 + "n1", "more than 100,000 hosts"),
         ("n" * 200_000 + "[1-90000]", "is not a host name"),
         ("n[1]" * 50_000, "is not a host name"),
     ],

@@ -83,7 +83,13 @@ CASES = {
 }
 
 
-TAKE_LONG = {"gloo_gang.py", "HuggingFace", "Lightning"}
+TAKE_LONG = {
+    "gloo_gang.py",
+    "elastic_images.py",
+    "accelerate/preemptible.py",
+    "HuggingFace",
+    "Lightning",
+}
 PARAMETERS = [
     pytest.param(name, marks=pytest.mark.exhaustive) if name in TAKE_LONG else name
     for name in CASES

@@ -89,8 +89,8 @@ class Training:
     ("cluster", "torchrun"),
     [
         ("sqlite", True),
-        ("postgres", False),
         pytest.param("sqlite", False, marks=pytest.mark.exhaustive),
+        pytest.param("postgres", False, marks=pytest.mark.exhaustive),
         pytest.param("postgres", True, marks=pytest.mark.exhaustive),
     ],
     indirect=["cluster"],
