@@ -74,6 +74,6 @@ def exit_code(end: AttachEnded, job: int, name: str = "dlsched") -> int:
     if end.elsewhere:
         say(name, "another client has the shell now")
         return FAILED
-    if end.why:
+    if end.why and not end.is_told:
         say(name, end.why)
     return FAILED if end.code is None else end.code

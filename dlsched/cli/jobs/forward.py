@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from dlsched.cli.daemon_options import DaemonOptions
 from dlsched.cli.jobs.job_filter import IdArgument
 from dlsched.cli.option_groups import option
-from dlsched.core.errors import BadInput
+from dlsched.core.errors import BadInput, DlschedError
 
 _LAST_PORT = 65535
 
@@ -32,6 +33,8 @@ def forward_command(
 
     It listens on 127.0.0.1 here, for your own processes only, until Ctrl-C or the end of the job.
     """
+    import threading  # noqa: PLC0415
+
     from dlsched.cli.jobs.logs import one_job  # noqa: PLC0415
 
     port, local = _ports(ports)
@@ -47,12 +50,22 @@ def forward_command(
             ) from None
         typer.echo(f"127.0.0.1:{at} is port {port} of job {job} on {where}; Ctrl-C ends it")
 
-        def refused(why: str) -> bool:
-            typer.echo(f"dlsched: {why}", err=True)
-            return why == f"job {number} has ended"
+        over, ended = threading.Event(), f"job {number} has ended"
 
+        def refused(why: str) -> bool:
+            if not over.is_set():
+                typer.echo(f"dlsched: {why}", err=True)
+            return why == ended
+
+        def wait() -> None:
+            with contextlib.suppress(DlschedError):  # connections say it, too
+                cluster.wait_for(number)
+                refused(ended)
+                over.set()
+
+        threading.Thread(target=wait, daemon=True).start()
         try:
-            forwarding.serve(refused)
+            forwarding.serve(refused, over)
         except KeyboardInterrupt:
             raise typer.Exit(0) from None
         raise typer.Exit(1)

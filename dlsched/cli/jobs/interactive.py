@@ -138,7 +138,8 @@ def run_interactive(
         return exit_code(end, job, words.name)
     code = end.code
     if end.why:
-        say(words.name, end.why)
+        if not end.is_told:
+            say(words.name, end.why)
         spoken.say("revoked")
     if code is None:  # it ended while no connection was there
         code = cluster.wait_for(job).exit_status

@@ -45,6 +45,7 @@ class AttachEnded:
         code: exit code of the process, 128 and more for a signal; None: it goes on, or how it
             ended is not known.
         why: why it could not start or was stopped; empty: it ended by itself.
+        is_told: whether a notice has said why.
         elsewhere: another client has it now.
         detached: the user has left it running.
         started: whether it was ever attached.
@@ -52,6 +53,7 @@ class AttachEnded:
 
     code: int | None = None
     why: str = ""
+    is_told: bool = False
     elsewhere: bool = False
     detached: bool = False
     started: bool = True
@@ -110,6 +112,7 @@ class Attachment:
             wait=wait,
         )
         self._attached = False
+        self._noticed = ""  # the last notice of the job
         self._position = self._told_taken = 0  # bytes of output
         self._given = 0  # bytes of input before those that are kept here
         self._kept = bytearray()
@@ -212,6 +215,7 @@ class Attachment:
         if answer.HasField("taken"):
             self._forget_input(answer.taken)
         if answer.notice:
+            self._noticed = answer.notice
             self._told.notice(answer.notice)
         if answer.data:
             self._write(answer.data)
@@ -221,7 +225,8 @@ class Attachment:
         end = answer.ended
         if end.elsewhere:
             return AttachEnded(elsewhere=True)
-        return AttachEnded(code=128 + end.signal if end.signal else end.code, why=end.why)
+        code = 128 + end.signal if end.signal else end.code
+        return AttachEnded(code=code, why=end.why, is_told=self._noticed.startswith(end.why))
 
     def _join(self, attached: wire.Attached, talk: Conversation) -> None:
         self._target.ticket = attached.ticket

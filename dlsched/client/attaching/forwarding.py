@@ -64,10 +64,14 @@ class Forwarding:
             talk.close()
         raise DlschedError("the daemon has closed the connection")
 
-    def serve(self, on_refused: Callable[[str], bool]) -> None:
-        """Pass connections on until a refusal ends it; `on_refused` gets each, and says whether."""
+    def serve(self, on_refused: Callable[[str], bool], over: threading.Event) -> None:
+        """Pass connections on until it is over.
+
+        Args:
+            on_refused: gets each refusal, and says whether it ends all.
+            over: set by such a refusal, or by the caller.
+        """
         assert self._listener is not None
-        over = threading.Event()
         with self._listener as listener:
             listener.settimeout(0.5)
             while not over.is_set():

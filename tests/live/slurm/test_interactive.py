@@ -169,6 +169,7 @@ def test_a_job_that_is_cancelled_says_so_in_its_shell(login: LoginNode) -> None:
         user.expect(r"salloc: the job is cancelled\r\n")
         user.expect(rf"salloc: Job allocation {job} has been revoked\.\r\n")
         assert user.ends() != 0
+        assert user.shown.count("the job is cancelled") == 1
     login.cluster.until(job, "CANCELLED")
 
 
