@@ -23,11 +23,15 @@ REFRESH_S = 30
 MOST_ROWS = 200  # of each table
 _WAITING = ("id", "name", "user", "vc", "gpus", "type", "delay", "where")
 _RUNNING = ("id", "name", "user", "vc", "gpus", "type", "time", "left", "end", "gpu_use", "where")
-_WIDE_ONLY = {"vc", "type", "delay", "left", "gpu_use"}  # columns that a narrow screen leaves out
+_WIDE_ONLY = {"vc", "type", "delay", "end", "gpu_use"}  # columns that a narrow screen leaves out
 _STYLE = CELL_STYLE + (
     "table.jobs{min-width:100%}table.jobs td,table.jobs th{white-space:nowrap;text-align:left}"
     "table.jobs .n{text-align:right}table.jobs td:last-child{white-space:normal;min-width:16em;"
-    "overflow-wrap:anywhere}@media screen and (max-width:760px){table.jobs .o{display:none}}"
+    "overflow-wrap:anywhere}"
+    "table.jobs td:nth-child(2){white-space:normal;min-width:8em;overflow-wrap:anywhere}"
+    "@media screen and (max-width:760px){table.jobs .o{display:none}"
+    "table.jobs td,table.jobs th{padding:4px 4px}table.jobs td:last-child{min-width:9em}"
+    "table.jobs td:nth-child(2){min-width:5em}}"
     ".green{color:#009e73}.yellow{color:#c98a00}.red{color:#d55e00}"
 )
 

@@ -69,12 +69,14 @@ def _view(cluster: Cluster, name: NodeName) -> control_pb2.NodeView:
     ago = cluster.synced_ago(name, boottime())
     if ago is not None:
         view.heard_ago_s = ago
-    if view.state in ("late", "unheard"):
+    problems = described.problems if described is not None else ()
+    if view.state in ("late", "unheard") and not problems:
         view.why = view.why or (
             f"not heard for {ago:.0f} s" if ago is not None else "not heard by this leader yet"
         )
     more = [cluster.refusal(name, boottime()), cluster.fencing.words(name)]
     more += [words for words, _ in cluster.mismatches(name)]
+    more += problems
     more += _faulty_gpus(cluster, name, described)
     more = [words for words in more if words not in view.why]
     view.why = "; ".join(filter(None, (view.why, *more)))

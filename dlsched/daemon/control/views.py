@@ -78,7 +78,7 @@ class Views:
         if run is not None:
             _put_calls(view, facts.calls, run)
         view["state"] = word(row, run)
-        view["reason"] = self.reason(row) if pending or gave_way else self.doubt(row) or row.reason
+        view["reason"] = self.reason(row) if pending or gave_way else self._held_up(row, run)
         view["array_limit"] = driver.table.array_limit(row)
         view["run_s"] = facts.executed_now(boottime())
         view["held"] = bool(facts.held)
@@ -136,6 +136,15 @@ class Views:
             return ""
         nodes = driver.state.doubtful_nodes(run)
         return f"KeeperLost({', '.join(nodes)}: processes may be alive)" if nodes else ""
+
+    def _held_up(self, row: Job, run: Run | None) -> str:
+        """What is wrong with a job that does not wait; empty: nothing."""
+        told = []
+        for name in run.members if run is not None else ():
+            described = self._cluster.agents.described.get(name)
+            if described is not None and self._cluster.is_overdue(name):
+                told += [f"{name}: {each}" for each in described.problems]
+        return self.doubt(row) or "; ".join(told) or row.reason
 
     def _last_run(self, row: Job) -> Run | None:
         ledger = self._cluster.driver.committed

@@ -32,6 +32,7 @@ class Described:
         self.recalled = recalled  # from the database: the node has not reported it to this process
         self.uses: dict[str, node_pb2.GpuUse] = {}
         self.faults: tuple[str, ...] = ()  # why it is drained at every report
+        self.problems: tuple[str, ...] = ()  # why it starts nothing now
         self.heard_at = boottime()
 
 
@@ -83,6 +84,7 @@ class Agents:
             known.facts, known.recalled = message.facts, False
         if known is not None:
             known.heard_at, known.faults = boottime(), tuple(message.faults)
+            known.problems = tuple(message.problems)
             for use in message.uses:
                 known.uses[use.uuid] = use
         return news

@@ -22,6 +22,7 @@ from typing import Any
 
 CHUNK = 64 * 1024
 POLL_S = 0.1
+FULL = b"\nerror: No space left on device, where this output is written\n"  # after the last lines
 LEAVES_S = 60.0  # after the end, until the agent has read it
 _SETGROUPS = {"x86_64": 116, "aarch64": 159}  # the system call, which changes one thread
 
@@ -183,6 +184,14 @@ def send_file(asked: socket.socket, fd: int, request: dict[str, Any], *, over: b
             position, lines = 0, RankLines(label)  # it was truncated
         position = copy(fd, position, lines, asked)
     asked.sendall(lines.end())
+    if request["tail"] > 0 and not request["follow"] and is_on_full_disk(fd):
+        asked.sendall(FULL)
+
+
+def is_on_full_disk(fd: int) -> bool:
+    """Whether a file cannot grow: what its job wrote last may be missing, and its error as well."""
+    space = os.fstatvfs(fd)
+    return space.f_blocks > 0 and space.f_bavail == 0
 
 
 def main() -> None:
