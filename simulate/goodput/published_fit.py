@@ -13,6 +13,7 @@ import numpy as np
 from dlsched.core.arrays import Floats
 from dlsched.core.goodput.fitting import Observations
 from dlsched.core.goodput.params import PerfParams
+from dlsched.policies.blas import one_thread
 
 START = (0.1, 0.01, 0.1, 0.01, 0.1, 0.01, 1.001)
 LEAST = 1e-8
@@ -66,7 +67,8 @@ class _Objective:
 def published_fit(seen: Observations, tolerance: float = 1e-5) -> PerfParams:
     """The parameters that the published code would work with, from at least one observation."""
     # scipy's optimisers take long to load, and few replays need them
-    from scipy.optimize import minimize  # noqa: PLC0415
+    with one_thread():
+        from scipy.optimize import minimize  # noqa: PLC0415
 
     objective = _Objective(seen)
     start = np.array(START)

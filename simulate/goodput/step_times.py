@@ -17,6 +17,7 @@ import numpy as np
 
 from dlsched.core.arrays import Floats
 from dlsched.core.errors import BadInput, plural
+from dlsched.policies.blas import one_thread
 
 FLAT = 1000 * np.finfo(np.float64).eps  # condition of a cell that counts as flat, as in scipy
 
@@ -130,7 +131,8 @@ class _Between:
 
     def __init__(self, points: Floats, times: Floats) -> None:
         # scipy takes longer to load than many a replay to run, and most shapes were measured
-        from scipy.spatial import Delaunay, QhullError  # noqa: PLC0415
+        with one_thread():
+            from scipy.spatial import Delaunay, QhullError  # noqa: PLC0415
 
         self._mesh, self._times = None, times
         try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from simulate.goodput.application import Application, Split, capped, split_batch
 from simulate.goodput.step_times import Shape, StepTime, StepTimes
 
 Key = tuple[int, int, int]  # nodes, replicas, local
+Measured = tuple[tuple[Key, StepTime], ...]  # in the order in which it was measured
+FITS = 4096  # kept in memory: jobs of an application, and runs of a study, often measure the same
 SOON_S = 1e-6  # an epoch that is over so soon is over: times are float seconds
 
 
@@ -38,6 +41,19 @@ class Seen:
     times: dict[Key, StepTime] = field(default_factory=dict)
     perf: PerfParams | None = None
     fitted: int = 0
+
+
+def observations(measured: Measured) -> Observations:
+    """What a model of step times is fitted to."""
+    keys, times = zip(*measured, strict=True)
+    nodes, replicas, local = np.array(keys, np.int64).T
+    step, sync = np.array(times).T
+    return Observations(nodes, replicas, local, step - sync, step)
+
+
+@lru_cache(FITS)
+def _single_fit(measured: Measured) -> PerfParams:
+    return fit(observations(measured), starts="single").params
 
 
 class Training:
@@ -221,16 +237,14 @@ class Training:
         """What it has measured on a type; here types are not told apart."""
         return self._on.get("", Seen())
 
-    def _fit(self, seen: Observations) -> PerfParams:
-        return fit(seen, starts="single").params
+    def _fit(self, measured: Measured) -> PerfParams:
+        return _single_fit(measured)
 
     def perf_on(self, gpu_type: str) -> PerfParams | None:
         """The throughput model that it has fitted to what it has measured on a type."""
         seen = self._seen_on(gpu_type)
         if len(seen.times) > seen.fitted:
-            nodes, replicas, local = np.array(list(seen.times), np.int64).T
-            step, sync = np.array(list(seen.times.values())).T
-            seen.perf = self._fit(Observations(nodes, replicas, local, step - sync, step))
+            seen.perf = self._fit(tuple(seen.times.items()))
             seen.fitted = len(seen.times)
         return seen.perf
 

@@ -9,14 +9,19 @@ Source: the simulator in the published artifact of Subramanya et al., "Sia", SOS
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
-from dlsched.core.goodput.fitting import Observations
 from dlsched.core.goodput.params import BatchLimits, PerfParams
 from simulate.goodput.application import Split
 from simulate.goodput.hardware import Hardware, TypedApplication
 from simulate.goodput.published_fit import published_fit
 from simulate.goodput.step_times import StepTimes
-from simulate.goodput.training import Seen, Training
+from simulate.goodput.training import FITS, Measured, Seen, Training, observations
+
+
+@lru_cache(FITS)
+def _published_fit(measured: Measured) -> PerfParams:
+    return published_fit(observations(measured))
 
 
 class TypedTraining(Training):
@@ -52,8 +57,8 @@ class TypedTraining(Training):
     def _limits_here(self) -> BatchLimits:
         return self.typed.limits._replace(local_max=self.there.most_local(self.shape))
 
-    def _fit(self, seen: Observations) -> PerfParams:
-        return published_fit(seen)
+    def _fit(self, measured: Measured) -> PerfParams:
+        return _published_fit(measured)
 
     def _seen_on(self, gpu_type: str) -> Seen:
         return self._on.get(gpu_type, Seen())

@@ -13,6 +13,7 @@ from dlsched.core.errors import BadInput, DlschedError
 from simulate.results.tables import ReplayResult
 from simulate.sweep.digest import code_digest
 from simulate.sweep.interface import Progress
+from simulate.sweep.order import LongestFirst
 from simulate.sweep.run import Failed, Finished, Inputs, Run, execute
 
 CONNECT_S = 10
@@ -53,7 +54,10 @@ class DaskCluster:
             self._check_workers(client)
             shared = client.scatter(inputs, broadcast=True, hash=False)
             # the same run may be asked for twice, so a future's key says nothing about its content
-            futures = {client.submit(execute, shared, run, pure=False): run for run in runs}
+            left = LongestFirst(inputs, runs)
+            while left:
+                run = left.take()
+                futures[client.submit(execute, shared, run, pure=False)] = run
             for future in self._distributed.as_completed(list(futures)):
                 run = futures.pop(future)
                 yield run, _result_of(future)

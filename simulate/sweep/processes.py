@@ -1,7 +1,8 @@
 """Runs on processes of this machine.
 
 Workers are spawned, not forked: a fork of a process with threads may hang. They get the inputs
-once, when they start; a worker ends itself when its parent has ended.
+once, when they start; a worker ends itself when its parent has ended. Each computes with one
+thread, since there are as many workers as processors.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -18,13 +20,16 @@ from functools import partial
 from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
+from dlsched.policies.blas import one_thread
 from simulate.results.tables import ReplayResult
 from simulate.sweep.interface import Progress
+from simulate.sweep.order import LongestFirst
 from simulate.sweep.run import Failed, Finished, Inputs, Run, execute
 
 LOOK_S = 0.1
 Counts = Any  # a shared array of whole numbers
-Job = Future[ReplayResult | Failed]
+Ended = tuple[ReplayResult | Failed, float]  # how a run ended, and its seconds
+Job = Future[Ended]
 _DIED = "its process was killed, perhaps for want of memory; try --executor processes:1"
 
 
@@ -37,9 +42,10 @@ class Processes:
     def start(
         self, inputs: Inputs, runs: Sequence[Run], on_progress: Progress
     ) -> Iterator[Finished]:
-        """Do the runs, as many at a time as there are workers.
+        """Do the runs, as many at a time as there are workers, the longest first.
 
-        A worker that dies takes the whole pool with it: the runs not done by then have failed.
+        One more is in the queue, so that no worker has to wait. A worker that dies takes the whole
+        pool with it: the runs not done by then have failed.
         """
         ended = RawArray("q", len(runs))
         pool = ProcessPoolExecutor(
@@ -49,23 +55,44 @@ class Processes:
             initargs=(inputs, ended),
         )
         far = _Far(runs, ended, on_progress)
+        places = {run.number: place for place, run in enumerate(runs)}
+        left, waiting = LongestFirst(inputs, runs), dict[Job, Run]()
+
+        def begin_more() -> None:
+            with _interrupts_held_back(), one_thread():  # workers start here, and inherit both
+                while left and len(waiting) <= self.workers:
+                    run = left.take()
+                    waiting[_submitted(pool, run, places[run.number])] = run
+
         orderly = False
         try:
-            with _interrupts_held_back():  # workers are started here, and inherit it for good
-                waiting = {pool.submit(_execute, run, place): run for place, run in enumerate(runs)}
-            for future in far.told_until_completed(waiting):
-                run = waiting.pop(future)  # so that the result can be freed once it is handed over
-                try:
-                    result = future.result()
-                except BrokenProcessPool:
-                    result = Failed(message=_DIED)
-                yield run, result
+            begin_more()
+            while waiting:
+                for future in far.told_until_some_end(waiting):
+                    run = waiting.pop(future)  # so that the result can be freed once handed over
+                    try:
+                        result, seconds = future.result()
+                        left.took(run, seconds)
+                    except BrokenProcessPool:
+                        result = Failed(message=_DIED)
+                    begin_more()
+                    yield run, result
             orderly = True
         finally:
             if not orderly:
                 for worker in multiprocessing.active_children():
                     worker.terminate()
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _submitted(pool: ProcessPoolExecutor, run: Run, place: int) -> Job:
+    """A run for the pool; where the pool is broken, one that has failed so."""
+    try:
+        return pool.submit(_execute, run, place)
+    except BrokenProcessPool as error:
+        lost: Job = Future()
+        lost.set_exception(error)
+        return lost
 
 
 @contextmanager
@@ -85,16 +112,16 @@ class _Far:
         self._runs, self._ended, self._on_progress = runs, ended, on_progress
         self._told = [0] * len(runs)
 
-    def told_until_completed(self, waiting: Mapping[Job, Run]) -> Iterator[Job]:
-        """Yield each future when it is done; meanwhile, tell what has changed."""
-        left = set(waiting)
-        while left:
-            done, left = wait(left, LOOK_S, FIRST_COMPLETED)
+    def told_until_some_end(self, waiting: Collection[Job]) -> Collection[Job]:
+        """Those that are done, once there are any; meanwhile, tell what has changed."""
+        done: Collection[Job] = ()
+        while not done:
+            done = wait(waiting, LOOK_S, FIRST_COMPLETED).done
             for place, count in enumerate(self._ended):
                 if count != self._told[place]:
                     self._told[place] = count
                     self._on_progress(self._runs[place], count)
-            yield from done
+        return done
 
 
 _inputs: Inputs | None = None  # of this worker; set once by `_begin`
@@ -115,6 +142,8 @@ def _end_with(sentinel: int) -> None:
     os._exit(1)
 
 
-def _execute(run: Run, place: int) -> ReplayResult | Failed:
+def _execute(run: Run, place: int) -> Ended:
     assert _inputs is not None, "the initializer has run"
-    return execute(_inputs, run, partial(_ended.__setitem__, place))
+    begun = time.monotonic()
+    result = execute(_inputs, run, partial(_ended.__setitem__, place))
+    return result, time.monotonic() - begun

@@ -19,6 +19,7 @@ from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
 from dlsched.core.walk.node_counts import lay_out
 from dlsched.core.walk.walk import Walk
+from simulate.goodput import typed_training
 from simulate.goodput.hardware import TypedApplication
 from simulate.goodput.published_fit import _Objective, published_fit
 from simulate.goodput.typed_files import holds_typed_applications, read_typed_applications
@@ -115,6 +116,28 @@ def test_a_batch_is_split_over_what_fits(cifar10: TypedApplication) -> None:
     assert cifar10.split_on(there, 512, (4,)).accumulation == 1
     assert cifar10.split_on(there, 512, (1,)).accumulation == 3
     assert cifar10.split_on(there, 129, (1,)).accumulation == 1  # one GPU, above the initial batch
+
+
+def test_trainings_that_have_measured_the_same_are_fitted_once(
+    cifar10: TypedApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fits: list[int] = []
+
+    def counted(seen: Observations) -> PerfParams:
+        fits.append(len(seen.local))
+        return published_fit(seen)
+
+    monkeypatch.setattr(typed_training, "published_fit", counted)
+    typed_training._published_fit.cache_clear()
+    found = []
+    for shape in ((1,), (1,), (2,)):
+        training = TypedTraining(cifar10, 512)
+        training.gpu_type = "slow"
+        training.begin(shape, 0.0, batch=512, tunes=False)
+        training.advance(5.0)
+        found += [training.perf_on("slow"), training.perf_on("slow")]
+    assert fits == [1, 1]  # of the two on one GPU, and of the one on two
+    assert found[0] == found[1] == found[2] != found[4]
 
 
 def test_a_model_is_each_type_s_own(cifar10: TypedApplication) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
+import multiprocessing
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dlsched.core.cluster.description import parse_cluster_spec
 from dlsched.core.errors import BadInput
+from dlsched.policies.blas import THREADS
 from simulate.results.output import write_jobs
 from simulate.settings import RunSettings
 from simulate.sweep import Dimensions, Inputs, conduct, executor_of, expand
@@ -81,6 +84,28 @@ def test_processes_tell_how_far_each_run_is(inputs, expected):
     }
 
 
+def test_a_worker_computes_with_one_thread(inputs, monkeypatch):
+    for name in THREADS:
+        monkeypatch.delenv(name, raising=False)
+    found = []
+
+    def look(finished):
+        workers = multiprocessing.active_children()
+        found.extend(Path(f"/proc/{each.pid}/environ").read_bytes() for each in workers)
+
+    conduct(inputs, RUNS[:4], lambda missing: Processes(2), on_finished=look)
+    assert found
+    for environment in found:
+        assert {f"{name}=1".encode() for name in THREADS} <= set(environment.split(b"\0"))
+
+
+def test_all_runs_that_a_killed_worker_leaves_fail_in_a_line(inputs):
+    outcome = conduct(inputs, RUNS, lambda missing: _Killed(1))
+    assert len(outcome.results) + len(outcome.failures) == len(RUNS)
+    lost = [each for _, each in outcome.failed if each.message.startswith("its process was killed")]
+    assert len(lost) >= len(RUNS) - 3  # it was killed as soon as it had started
+
+
 def test_a_worker_that_is_killed_fails_its_runs_in_a_line(inputs):
     outcome = conduct(
         inputs, [replace(RUNS[0], settings=RunSettings(policy="fifo", check=True))],
@@ -94,7 +119,6 @@ class _Killed(Processes):
     """Processes whose worker is killed while it works."""
 
     def start(self, inputs, runs, on_progress):
-        import multiprocessing  # noqa: PLC0415
         import threading  # noqa: PLC0415
 
         def kill():

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
+
+from dlsched.policies.blas import one_thread
 
 Costs = NDArray[Any]  # floats or exact fractions
 MOST_ITERATIONS = 10
@@ -80,6 +81,9 @@ def greedily(costs: Costs, priority: Sequence[float]) -> dict[int, int]:
 
 def at_best(costs: Costs) -> dict[int, int]:
     """The assignment with the least sum."""
+    with one_thread():
+        from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - heavy, and only used here
+
     can = costs < np.inf
     if not can.any():
         return {}

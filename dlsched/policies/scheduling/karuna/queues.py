@@ -21,6 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dlsched.core.arrays import Floats, Ints
+from dlsched.policies.blas import one_thread
 
 EVALUATIONS = 4000  # of the mean, from each start
 AGAIN = 2  # begun anew where it ended, so that a flat simplex does not stop it
@@ -91,7 +92,8 @@ def best_limits(sizes: Sizes, rate: float, queues: int) -> tuple[tuple[float, ..
     By Nelder and Mead, from the best limits of one queue less with one more in each gap. The
     optimum is flat, so that limits are less sure than the mean.
     """
-    from scipy.optimize import minimize  # noqa: PLC0415 - heavy, and only used here
+    with one_thread():
+        from scipy.optimize import minimize  # noqa: PLC0415 - heavy, and only used here
 
     best, least = np.zeros(0), mean_response(sizes, rate, ())
     ends = sizes.quantile(np.array(ENDS))

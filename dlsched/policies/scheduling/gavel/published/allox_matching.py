@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from dlsched.core.arrays import Floats, Rows
+from dlsched.policies.blas import one_thread
 from dlsched.policies.scheduling.gavel.problem import Problem, Shares, no_pairs
 
 MOST = 20_000_000  # numbers in the cost table; half a second, 160 MB
@@ -53,7 +54,8 @@ def match_as_published(problem: Problem, alpha: float = 1.0) -> Shares | None:
 def _matched(cost: Floats) -> tuple[Rows, Rows]:
     """Rows and columns of a cheapest matching, in order of columns."""
     # scipy takes long to import, and few replays need it
-    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415
+    with one_thread():
+        from scipy.optimize import linear_sum_assignment  # noqa: PLC0415
 
     rows, columns = linear_sum_assignment(cost)
     order = np.argsort(columns, kind="stable")
