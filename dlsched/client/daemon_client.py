@@ -7,8 +7,6 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlsched.client.connection import Connection
@@ -762,10 +760,12 @@ def filter_of(
 
 def here() -> Caller:
     """Return this process's folder, umask, host, variables and time."""
+    from datetime import datetime  # noqa: PLC0415
+
     from dlsched.client.submission.request import Caller  # noqa: PLC0415
 
     try:
-        directory = str(Path.cwd())
+        directory = os.getcwd()
     except OSError as error:
         raise BadInput(f"the current folder: {error.strerror}; give --chdir") from None
     umask = os.umask(0o077)  # the only way to read it

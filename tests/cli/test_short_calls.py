@@ -18,8 +18,8 @@ from dlsched.rpc.server import ServerTrust, new_door
 from dlsched.rpc.v1 import control_pb2 as pb
 from dlsched.rpc.v1.control_pb2_grpc import ControlServicer, add_ControlServicer_to_server
 
-# each costs a fifth of Python's start or more
-HEAVY = {"typer", "dataclasses", "inspect", "google.protobuf", "grpc", "asyncio", "ssl"}
+# each costs a quarter of Python's start or more
+HEAVY = {"typer", "dataclasses", "inspect", "pathlib", "google.protobuf", "grpc", "asyncio", "ssl"}
 JOB = pb.JobView(job=7, name="train", state="PENDING", reason="Resources", gpus=8)
 
 

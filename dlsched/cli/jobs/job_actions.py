@@ -35,11 +35,14 @@ def cancel_command(
     On a terminal, a filter that matches several jobs asks first.
     """
     from dlsched.client.submission.texts import check_text  # noqa: PLC0415
-    from dlsched.client.submission.warning_signals import signal_number  # noqa: PLC0415
 
     if not jobs and options.is_empty and not states and not me:
         raise BadInput("give job ids, a filter, or --me for all of your own jobs")
-    number = signal_number("--signal", signal) if signal is not None else 0
+    number = 0
+    if signal is not None:
+        from dlsched.client.submission.warning_signals import signal_number  # noqa: PLC0415
+
+        number = signal_number("--signal", signal)
     check_text("--reason", reason, empty=True)
     chosen = job_filter(jobs, options, states=states)
     action = "signal" if number else "cancel"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 from dlsched.cli.daemon_options import DaemonOptions
@@ -172,9 +170,11 @@ def _watch_pipe(lines: Callable[[], Iterable[str]], every_s: float) -> None:
 @contextmanager
 def _ended_by_ctrl_c() -> Iterator[None]:
     """Exit with 0 at Ctrl-C, whatever exception it causes in the code that it interrupts."""
+    import signal  # noqa: PLC0415  # only this needs it
+
     interrupted = False
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
+    def interrupt(number: int, frame: object) -> None:
         nonlocal interrupted
         interrupted = True
         raise KeyboardInterrupt

@@ -186,7 +186,6 @@ def one_job(
         BadInput: an option is malformed, or the script cannot be read.
     """
     import os  # noqa: PLC0415
-    from pathlib import Path  # noqa: PLC0415
 
     from dlsched.client.daemon_client import here  # noqa: PLC0415  # gRPC comes with it
     from dlsched.client.submission.options import from_variables, merged  # noqa: PLC0415
@@ -204,7 +203,7 @@ def one_job(
         name = os.path.basename(words[0]) or "command"
         return composed(layer, Command(argv=tuple(words), name=name), caller)
     path = words[0]
-    script = sys.stdin.buffer.read() if path == "-" else read_file(Path(path))
+    script = sys.stdin.buffer.read() if path == "-" else read_file(path)
     told = "stdin" if path == "-" else path
     command = Command(argv=tuple(words[1:]), script=script, name=os.path.basename(told), path=told)
     return composed(layer, command, caller, told=told, ignore_unknown=ignore_unknown)
@@ -264,11 +263,9 @@ def _of_graph(source: str, layer: dict[str, str], ignore_unknown: bool) -> Itera
 
 def _content(source: str) -> tuple[str, bytes]:
     """Return what messages call a file, and its bytes; `-` is standard input."""
-    from pathlib import Path  # noqa: PLC0415
-
     if source == "-":
         return "stdin", sys.stdin.buffer.read()
-    return source, read_file(Path(source))
+    return source, read_file(source)
 
 
 def _of_rows(
@@ -276,7 +273,6 @@ def _of_rows(
 ) -> Iterator[Submission]:
     """Return a submission for each row; a row's options precede all others."""
     import os  # noqa: PLC0415
-    from pathlib import Path  # noqa: PLC0415
 
     from dlsched.client.daemon_client import here  # noqa: PLC0415
     from dlsched.client.submission.options import from_variables, merged  # noqa: PLC0415
@@ -294,7 +290,7 @@ def _of_rows(
                 yield composed(near, command, caller)
             elif row.script:
                 if row.script not in scripts:
-                    scripts[row.script] = read_file(Path(row.script))
+                    scripts[row.script] = read_file(row.script)
                 command = Command(
                     argv=row.argv,
                     script=scripts[row.script],
@@ -312,18 +308,19 @@ def _of_rows(
             raise BadInput(text if text.startswith(row.place) else f"{row.place}: {text}") from None
 
 
-def read_file(path: Any) -> bytes:
+def read_file(path: str) -> bytes:
     """Return the bytes of a file that the user names.
 
     Raises:
         BadInput: it can't be read.
     """
     try:
-        return bytes(path.read_bytes())
+        with open(path, "rb") as file:  # a `Path` would cost a third of Python's start
+            return file.read()
     except OSError as error:
-        raise BadInput(f"{path}: can't be read ({error.strerror})") from None
+        raise BadInput(f"{path or repr(path)}: can't be read ({error.strerror})") from None
     except ValueError:
-        raise BadInput(f"{str(path)!a}: not a path") from None
+        raise BadInput(f"{path!a}: not a path") from None
 
 
 def wait_for_end(cluster: Client, reply: SubmitReply, *, logs: bool = False) -> int:

@@ -140,7 +140,7 @@ def _described(
     else:
         if not Path(script).exists():
             raise BadInput(f"{shorten(script)!r}: neither a job id (12, 12_3) nor a script here")
-        command = Command(script=read_file(Path(script)), name=Path(script).name, path=script)
+        command = Command(script=read_file(script), name=Path(script).name, path=script)
         found = composed(near, command, caller, told=script)
     request = found.request
     if kinds:
