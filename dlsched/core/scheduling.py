@@ -41,6 +41,7 @@ class SchedulingPolicy(Stage[O], ABC):
         weighs_types: does it decide by how fast units run on GPU types, where that is known?
         knows_deadlines: do deadlines change what it decides?
         node_policy: the node policy that divides shared GPUs under it; "" for none.
+        leaves_gpus_free: do GPUs that only opportunistic units use stay free for others?
         plans_children: does it read the predicted work of units that wait for their parents? It is
             predicted as soon as a parent is there, if they are submitted by then.
         weighs_usage: does it decide by what owners of units have used (`UnitTable.usage`)?
@@ -54,6 +55,7 @@ class SchedulingPolicy(Stage[O], ABC):
     plans_children: ClassVar[bool] = False
     weighs_usage: ClassVar[bool] = False
     node_policy: ClassVar[str] = ""
+    leaves_gpus_free: ClassVar[bool] = False
 
     preemptive: bool = False
     rests: bool = True

@@ -75,7 +75,7 @@ def prepare(snapshot: LiveSnapshot) -> PreparedRound | None:
         if (row := row_of.get(job, -1)) >= 0:
             table.gpu_cpus[row], table.gpu_memory_gb[row] = cpus, memory
     parts = parts_of(snapshot, state, numbering)
-    occupancy = occupancy_of(snapshot, cluster, leaves_gpus_free=bool(parts.scheduling.node_policy))
+    occupancy = occupancy_of(snapshot, cluster, leaves_gpus_free=parts.scheduling.leaves_gpus_free)
     restore_reserved(occupancy, state, row_of, table)
     semantics = live_semantics(snapshot.settings)
     calendar = calendar_of(state, row_of, cluster.total_gpus)

@@ -182,6 +182,18 @@ def test_an_opportunistic_job_starts_beside_an_owner_whose_use_is_known(live: An
     assert lab.live.co_located(owner) == [beside]
 
 
+def test_under_muri_antman_an_opportunistic_job_leaves_its_gpu_to_the_next_owner(
+    live: Any,
+) -> None:
+    lab = live.LiveLab((1,), parts={"scheduling": "muri-antman"})
+    first, beside = lab.submit(1.0), lab.submit(1.0, guarantee="opportunistic")
+    lab.round(2.0)
+    lab.end(3.0, first)
+    second = lab.submit(4.0)
+    lab.round(5.0)
+    assert on_gpus(lab) == {"GPU-n1-0": [beside, second]}
+
+
 def test_an_owner_starts_on_a_gpu_that_an_opportunistic_job_uses(live: Any) -> None:
     """Under AntMan, through a restart of the daemon; an auto job that owns its GPU stays alone."""
     lab = live.LiveLab((1,), parts={"scheduling": "antman"})

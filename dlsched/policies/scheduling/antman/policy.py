@@ -63,6 +63,7 @@ class AntMan(SchedulingPolicy[AntManOptions]):
     preemptive = False
     rests = False
     node_policy = "antman-node"
+    leaves_gpus_free = True
 
     @property
     def pairs_units(self) -> bool:

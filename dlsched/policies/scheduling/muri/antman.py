@@ -35,6 +35,7 @@ class MuriAntMan(SchedulingPolicy[NoOptions]):
     summary = "AntMan as Muri's authors simulate it: waiting jobs collect their gangs"
     preemptive = False
     rests = False  # it counts what jobs use that leave
+    leaves_gpus_free = True
 
     def __init__(self, options: NoOptions) -> None:
         super().__init__(options)
