@@ -136,7 +136,8 @@ def test_an_exported_history_says_what_its_jobs_asked_for(tmp_path: Path) -> Non
             *("-N", "1", "--gpus-per-node", "2", "-d", f"afterok:{first}"),
             *("--expected", "90", "-c", "3", "--mem", "2G", "--deadline", "now+2hours"),
         )
-        started = await submit("--gpus", "1", "--open-ended", "-d", f"after:{first}")
+        formula = ("--name", "=cmd|' /C calc'!A0")
+        started = await submit("--gpus", "1", "--open-ended", "-d", f"after:{first}", *formula)
         whole = await submit("-a", "0-1%1", "--gpus", "1", "--exclusive", "--begin", "now+1")
         for number in (first, second, started, whole, whole + 1):
             await run(number)
@@ -151,6 +152,7 @@ def test_an_exported_history_says_what_its_jobs_asked_for(tmp_path: Path) -> Non
         assert (asked["num_cpus"], asked["memory_gb"]) == ("3", "2.147483648")
         assert 7100 < float(asked["deadline"]) <= 7200
         assert rows[str(started)]["parents"] == ""
+        assert rows[str(started)]["name"] == "'=cmd|' /C calc'!A0"  # no formula for a spreadsheet
         for element in (rows[f"{whole}_0"], rows[f"{whole}_1"]):
             assert (element["array"], element["array_limit"]) == (str(whole), "1")
             assert (element["exclusive"], 0 < float(element["begin"]) < 3) == ("yes", True)

@@ -114,6 +114,7 @@ def export_command(
     import csv  # noqa: PLC0415
     import io  # noqa: PLC0415
 
+    from dlsched.cli.output.csv_cells import plain_cell  # noqa: PLC0415
     from dlsched.cli.output.file_output import save  # noqa: PLC0415
 
     with daemon.client() as cluster:
@@ -129,12 +130,11 @@ def export_command(
         if view.partner and _mirrored(key) < key:
             continue  # the pair is in the other job's row
         other = known[_mirrored(key)].steps_per_s if view.partner else ""
-        writer.writerow(
-            [
-                view.gpu_type, view.gpus, view.model, view.batch_size or "", view.partner,
-                view.partner_batch_size or "", view.steps_per_s, other,
-            ]
-        )  # fmt: skip
+        cells = (
+            *(view.gpu_type, view.gpus, view.model, view.batch_size or "", view.partner),
+            *(view.partner_batch_size or "", view.steps_per_s, other),
+        )
+        writer.writerow(map(plain_cell, cells))
         count += 1
     if output == "-":
         typer.echo(text.getvalue(), nl=False)

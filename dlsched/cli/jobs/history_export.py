@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from dlsched.cli.jobs.awaited_jobs import awaited_by
+from dlsched.cli.output.csv_cells import plain_cell
 from dlsched.cli.output.file_output import save
 from dlsched.client.job_records import Job
 from dlsched.core.errors import BadInput, DlschedError
@@ -94,7 +95,7 @@ def _csv(jobs: Sequence[Job]) -> str:
         "restart_overhead": lambda job: _number(job.restart_s),
     }
     rows = {
-        name: ["" if (cell := text(job)) is None else str(cell) for job in jobs]
+        name: ["" if (cell := text(job)) is None else str(plain_cell(cell)) for job in jobs]
         for name, text in columns.items()
     }
     needed = {"job_id", "submit_time", "num_gpus", "duration"}

@@ -37,6 +37,9 @@ _FLAGS_WITHOUT_EFFECT = {  # a value comes after `=` only
 }
 
 
+_OF_ITSELF = {"nice": "100"}  # the value of an option of Slurm without one
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directives:
     """What a script says about itself, and what the user should know about that."""
@@ -172,6 +175,9 @@ def take_option(todo: list[str], *, is_slurm: bool, what: str = "") -> Given:
             raise BadInput(f"{what}{word}: takes no value")
         return Given(word=word, option=option, value="yes")
     if not equals and not glued:
+        usual = _OF_ITSELF.get(option.name) if is_slurm else None
+        if usual is not None and not (todo and todo[0].lstrip("-").isdecimal()):
+            return Given(word=word, option=option, value=usual)
         if not todo:
             raise BadInput(f"{what}{word}: needs a value")
         value = todo.pop(0)

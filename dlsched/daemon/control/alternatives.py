@@ -23,7 +23,12 @@ from dlsched.daemon.control.bounds import check_text
 from dlsched.daemon.control.job_filters import chosen_ids, names_jobs, no_such, stored_names
 from dlsched.daemon.control.predicted import put_moment
 from dlsched.daemon.control.submission.elastic import check_sizes
-from dlsched.daemon.control.submission.job_validation import check_fits, check_priority, validate
+from dlsched.daemon.control.submission.job_validation import (
+    check_fits,
+    check_place,
+    place_of,
+    validate,
+)
 from dlsched.daemon.control.submission.partitions import tenants_of
 from dlsched.daemon.control.submission.quotas import refuse_beyond_quota
 from dlsched.daemon.control.submission.slas import curve_text
@@ -129,7 +134,7 @@ class Alternatives:
         if described.array or described.dependencies or described.held:
             raise BadInput("what-if: one job that could start now, without array and dependencies")
         valid = validate(described, {}, cluster.settings, cluster.capacity(), now, whose)
-        check_priority(valid.body.priority, None, caller)
+        check_place(place_of(valid.body), {}, caller)
         uid = caller.uid if caller.uid is not None else -1
         return JobSpec(body=valid.body, user=caller.name, uid=uid, submitted_at=now)
 

@@ -64,18 +64,33 @@ def test_a_priority_above_the_default_is_refused_however_it_is_asked_for(
     assert '"priority": 2' not in out
 
 
-def test_an_update_lowers_and_returns_to_the_default_but_never_above(shared: LocalCluster) -> None:
+def test_an_update_lowers_what_an_operator_gave_and_never_raises(shared: LocalCluster) -> None:
     job = held_job(shared, "--nice", "5")
     code, out, _ = as_user(shared, "update", str(job), "--priority", "-9")
     assert code == 0
     assert "priority -5 -> -9" in out
-    assert as_user(shared, "update", str(job), "--priority", "0")[0] == 0
-    code, _, error = as_user(shared, "update", str(job), "--priority", "1")
-    assert code == 1
-    assert f"priority 1: {REFUSED}" in error
-    assert "priority 0 -> 6" in shared.cli("update", str(job), "--priority", "6")  # an operator
+    for higher, shown in (("-8.5", "-8.5"), ("0", "0"), ("", "0"), ("1", "1")):
+        code, _, error = as_user(shared, "update", str(job), "--priority", higher)
+        assert code == 1
+        assert f"priority {shown}: {REFUSED.replace('above 0', 'above -9')}" in error
+    assert "priority -9 -> 6" in shared.cli("update", str(job), "--priority", "6")  # an operator
     assert as_user(shared, "update", str(job), "--priority", "7")[0] == 1
     assert as_user(shared, "update", str(job), "--priority", "4")[0] == 0
+    assert shared.run("cancel", str(job)).returncode == 0
+
+
+def test_a_weight_is_lowered_by_users_and_raised_by_operators_only(shared: LocalCluster) -> None:
+    refused = REFUSED.replace("priority", "weight").replace("above 0", "above {}")
+    for words in ([], ["--test-only"]):
+        code, _, error = as_user(shared, "submit", *words, "--weight", "1.5", "--", "true")
+        assert (code, error) == (1, f"dlsched: weight 1.5: {refused.format(1)}\n")
+    job = held_job(shared, "--weight", "0.5")
+    for higher, shown in (("0.6", "0.6"), ("1", "1"), ("", "1")):
+        code, _, error = as_user(shared, "update", str(job), "--weight", higher)
+        assert code == 1
+        assert f"weight {shown}: {refused.format(0.5)}" in error
+    assert as_user(shared, "update", str(job), "--weight", "0.25")[0] == 0
+    assert "weight 0.25 -> 2" in shared.cli("update", str(job), "--weight", "2")
     assert shared.run("cancel", str(job)).returncode == 0
 
 

@@ -53,11 +53,16 @@ def test_a_job_that_names_a_type_does_not_pass_older_ones(node: LocalCluster) ->
 
 def test_nice_goes_last_and_priority_of_an_operator_first(node: LocalCluster) -> None:
     blocked(node)
+    script = node.folder / "nice.sh"
+    script.write_text("#!/bin/sh\n#SBATCH --nice --gpus=2\ntrue\n")  # without a number: 100
+    nicest = int(node.cli("submit", "--parsable", str(script)))
+    assert node.job(nicest).priority == -100
     nice = queued(node, "--gpus=2", "--nice=10")
     plain = queued(node, "--gpus=2")
     first = queued(node, "--gpus=2", "--priority=5")
     (node.folder / "go").touch()
-    assert in_order_of_starts(node, [nice, plain, first]) == [first, plain, nice]
+    last = [first, plain, nice, nicest]
+    assert in_order_of_starts(node, [nicest, nice, plain, first]) == last
 
 
 def test_a_limit_is_lowered_to_start_before_the_job_that_waits_first(node: LocalCluster) -> None:

@@ -257,18 +257,35 @@ def _in_first_partition(
     raise AssertionError("a partition that is refused raises")
 
 
-def check_priority(wanted: float | None, present: float | None, caller: Identity) -> None:
-    """Refuse a user's priority above the default, or above what an operator has given the job.
+USUAL = {"priority": 0.0, "weight": 1.0}  # what a job has that says none: larger is better
+
+
+def place_of(body: JobBody) -> dict[str, Any]:
+    """A job's priority and weight, as it was submitted."""
+    return {name: getattr(body, name) for name in USUAL}
+
+
+def check_place(wanted: Mapping[str, Any], present: Mapping[str, Any], caller: Identity) -> None:
+    """Refuse a user's priority or weight above what the job has, or a new job's above the usual.
+
+    Args:
+        wanted: values by name; None is the usual one.
+        present: those that the job has; empty for a new job.
+        caller: an operator may raise both.
 
     Raises:
         NotAllowed: one line that says what a user may do.
     """
-    most = max(present or 0.0, 0.0)
-    if (wanted or 0.0) > most and not caller.is_operator:
-        raise NotAllowed(
-            f"priority {wanted:g}: only an operator may raise a priority above {most:g}; "
-            "a lower one lets other jobs go first"
-        )
+    for name, usual in USUAL.items():
+        if name not in wanted or caller.is_operator:
+            continue
+        value = usual if wanted[name] is None else wanted[name]
+        most = usual if present.get(name) is None else present[name]
+        if value > most:
+            raise NotAllowed(
+                f"{name} {value:g}: only an operator may raise a {name} above {most:g}; "
+                "a lower one lets other jobs go first"
+            )
 
 
 def _for_container(wanted: control_pb2.JobRequest, constraint: str, capacity: Capacity) -> str:

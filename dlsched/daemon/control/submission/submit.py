@@ -17,8 +17,9 @@ from dlsched.daemon.control.predicted import put_deadline, put_moment
 from dlsched.daemon.control.submission.job_dependencies import places_of, resolved
 from dlsched.daemon.control.submission.job_validation import (
     ValidJob,
-    check_priority,
+    check_place,
     checked_environment,
+    place_of,
     validate,
 )
 from dlsched.daemon.control.submission.new_jobs import (
@@ -306,7 +307,7 @@ async def _admit_all(
         try:
             each = validate(wanted, common, cluster.settings, capacity, now, whose)
             total.add(each)
-            check_priority(each.body.priority, None, caller)
+            check_place(place_of(each.body), {}, caller)
             refuse_beyond_quota(cluster, caller.name, each.body)
             places = places_of(wanted.dependencies, number)
             asked.append(seals.sealed(replace(each, places=places) if places else each))

@@ -27,8 +27,9 @@ from dlsched.daemon.control.submission.job_dependencies import (
     written,
 )
 from dlsched.daemon.control.submission.job_validation import (
+    USUAL,
     check_fits,
-    check_priority,
+    check_place,
     known_nodes,
     known_types,
 )
@@ -308,8 +309,7 @@ def _lines(  # noqa: PLR0912  # one refusal a branch
         ]
         if late:
             raise NotPossible(f"{late[0]} cannot be changed while it is {row.status.value}")
-    if "priority" in fields:
-        check_priority(fields["priority"], table.field(row, "priority"), caller)
+    check_place(fields, {name: table.field(row, name) for name in USUAL}, caller)
     spec = table.spec(row)
     partition = fields.get("partition", table.field(row, "partition"))
     limit = fields.get("time_limit_s", table.field(row, "time_limit_s"))
