@@ -159,6 +159,8 @@ def _unplaceable(
                 placed = place_shaped(parts.placement, request, free)
             else:
                 placed = parts.placement.place(request, free)
+            if isinstance(placed, Refused) and host is not None and free.total < request.gang:
+                placed = _with_host_needs(placed, request, free.total)
             answers[key] = (
                 _never(placed, request, pools, pool) if isinstance(placed, Refused) else None
             )
@@ -230,6 +232,22 @@ def _representatives(shapes: np.ndarray[Any, np.dtype[Any]]) -> list[int]:
     """One row for each distinct column of shapes."""
     found: list[int] = np.unique(shapes, axis=1, return_index=True)[1].tolist()
     return found
+
+
+def _with_host_needs(refused: Refused, request: GpuRequest, fitting: int) -> Refused:
+    """A refusal that says what a unit needs beside its GPUs, and how many GPUs have it."""
+    needs = [
+        f"{need:g} {what}"
+        for need, what in zip(request.host_needs, ("CPUs", "GB of memory"), strict=True)
+        if need > 0
+    ]
+    if not needs:
+        return refused
+    gpus = f"{plural(request.gang, 'GPU')} with {' and '.join(needs)}"
+    each = " for each" if request.gang > 1 else ""
+    return Refused(
+        refused.reason, f"needs {gpus}{each}, the cluster has {plural(fitting, 'such GPU')}"
+    )
 
 
 def _never(refused: Refused, request: GpuRequest, pools: Pools, pool: int) -> Refused:

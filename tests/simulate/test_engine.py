@@ -122,6 +122,10 @@ def test_a_job_that_no_node_could_feed_is_refused_up_front(lab: Any) -> None:
     trace = lab.trace([(0, 1, 10), (0, 1, 10)], num_cpus=[17.0, 16.0])
     result = lab.run(trace, cluster=cluster)
     assert result.jobs.status.tolist() == ["refused", "completed"]
+    assert result.jobs.reason[0] == (
+        "Never: cannot be placed even on the empty cluster: "
+        "needs 1 GPU with 17 CPUs, the cluster has 0 such GPUs"
+    )
 
 
 # -- how a run ends -------------------------------------------------------------------------------
