@@ -41,8 +41,6 @@ NOT_INHERITED = {  # the runtime sets them for each rank
     *("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK"),
     *("CUDA_VISIBLE_DEVICES", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS"),
 }
-
-
 Write = Callable[[int, int, bytes], None]  # what a rank has written to stream 1 or 2
 
 
@@ -53,6 +51,7 @@ def launch(
     label: bool = False,
     output: Callable[[Started], Write] | None = None,
     limit_s: float = 0.0,
+    reads: bool | None = None,
 ) -> int:
     """Start ranks and wait for them; return the highest of their exit codes.
 
@@ -62,6 +61,8 @@ def launch(
         label: begin each line with its rank.
         output: is told of the start, and returns what takes the output; None: it is shown.
         limit_s: end the ranks after so long; 0: never.
+        reads: does the first rank read standard input? None: it does, and a line says so where
+            other ranks read nothing.
 
     Raises:
         JobError: when there is no keeper, or it refuses.
@@ -79,11 +80,24 @@ def launch(
             raise JobError(
                 f"run: no keeper answers at {control_socket}: {error.strerror}"
             ) from None
-        _send_request(link, wanted)
-        return _Watch(link, label=label, output=output).until_done(limit_s)
+        given = [] if reads is False else _input()
+        _send_request(link, wanted, given)
+        watch = _Watch(link, label=label, output=output)
+        if given:
+            watch.unread = lambda started: _unread(started, is_said=reads is True)
+        return watch.until_done(limit_s)
 
 
-def _send_request(link: socket.socket, wanted: RunRanks) -> None:
+def _unread(started: Started, *, is_said: bool) -> str:
+    """Which ranks do not read the input that there is; empty: all do, or the caller knows it."""
+    here = os.environ.get("DLSCHED_NODE", "")
+    if here and started.nodes and started.nodes[0] != here:
+        return "no rank reads the standard input: rank 0 is on another node"
+    others = started.ranks > 1 and not is_said
+    return "only rank 0 reads the standard input, the others read nothing" if others else ""
+
+
+def _send_request(link: socket.socket, wanted: RunRanks, given: Sequence[int]) -> None:
     packet = encode(wanted)
     if len(packet) > MAX_MESSAGE:
         raise JobError(
@@ -91,7 +105,7 @@ def _send_request(link: socket.socket, wanted: RunRanks) -> None:
         )
     link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * MAX_MESSAGE)
     sys.stdout.flush()
-    streams = [_descriptor(sys.stdout, 1), _descriptor(sys.stderr, 2), *_input()]
+    streams = [_descriptor(sys.stdout, 1), _descriptor(sys.stderr, 2), *given]
     try:
         socket.send_fds(link, [packet], streams, socket.MSG_NOSIGNAL)
     except OSError as error:
@@ -125,6 +139,7 @@ class _Watch:
         output: Callable[[Started], Write] | None,
     ) -> None:
         self._link = link
+        self.unread: Callable[[Started], str] = lambda _started: ""  # what is told at the start
         self._label = label
         self._output = output
         self._to: Write = self._write
@@ -175,6 +190,8 @@ class _Watch:
             case Refused(why=why):
                 raise JobError(f"run: {why}")
             case Started():
+                if told := self.unread(message):
+                    print(f"dlsched: run: {told}", file=sys.stderr, flush=True)
                 if self._output is not None:
                     self._to = self._output(message)
             case Output(rank=rank, stream=stream, data=data):

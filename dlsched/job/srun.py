@@ -26,7 +26,7 @@ IDLE_FLAGS = (
 IDLE = (
     *("--cpu-bind", "--mem-bind", "--gpu-bind", "--mpi", "--distribution", "-m", "--hint"),
     *("--wait", "-W", "--job-name", "-J", "--threads-per-core", "--mem", "--mem-per-cpu"),
-    *("--mem-per-gpu", "--cpus-per-gpu", "--open-mode", "--input", "-i", "--cpu-freq"),
+    *("--mem-per-gpu", "--cpus-per-gpu", "--open-mode", "--cpu-freq"),
     *("--ntasks-per-core", "--ntasks-per-socket", "--partition", "-p", "--account", "-A"),
     *("--comment", "--propagate", "--profile", "--acctg-freq", "--wckey", "--qos", "-q"),
 )
@@ -58,6 +58,7 @@ def main(words: Sequence[str]) -> int:
             label=given.label,
             output=files.opened if files else None,
             limit_s=_seconds(given.time),
+            reads=_reads(given.input, wanted),
         )
     except _WrongUse as error:
         print(f"srun: error: {error}", file=sys.stderr)
@@ -94,6 +95,7 @@ def _parser() -> _Parser:
     add("--export", default="ALL", metavar="LIST", help="ALL, NONE, NAME,NAME=VALUE,…")
     add("-o", "--output", default="", metavar="FILE", help="For the output: %%t %%N %%n %%j %%s.")
     add("-e", "--error", default="", metavar="FILE", help="For standard error.")
+    add("-i", "--input", default="", metavar="WHAT", help="What task 0 reads: none, or a file.")
     add("--jobid", default="", metavar="ID", help="Only this job's own.")
     add("--pty", action="store_true", help="Here, on this terminal.")
     add("-l", "--label", action="store_true", help="Begin each line with its rank.")
@@ -138,6 +140,25 @@ def _wanted(given: argparse.Namespace) -> RunRanks:
         label=given.label or bool(given.output or given.error),
         kill_on_bad_exit=given.kill_on_bad_exit == "1",
     )
+
+
+def _reads(said: str, wanted: RunRanks) -> bool | None:
+    """Whether the first task reads input, which may come from a file now; None: it is not said.
+
+    Raises:
+        JobError: other tasks are to read it, or there is no such file.
+    """
+    tasks = wanted.ntasks or wanted.per_node * len(wanted.nodes)
+    if said in ("", "none"):
+        return False if said else None
+    if said != "0" and (tasks > 1 or said.isdigit()):
+        raise _WrongUse(f"--input={said}: task 0 alone can read input; --input=0 says so, or none")
+    if said not in ("0", "all"):
+        try:
+            os.dup2(os.open(said, os.O_RDONLY), 0)
+        except OSError as error:
+            raise JobError(f"--input={said}: {error.strerror}") from None
+    return True
 
 
 def _on_this_terminal(given: argparse.Namespace) -> NoReturn:

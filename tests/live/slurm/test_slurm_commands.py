@@ -371,18 +371,35 @@ def test_what_jobs_hold_is_seen_on_nodes(login: LoginNode) -> None:
 
 
 def test_the_first_task_reads_what_srun_reads(login: LoginNode) -> None:
-    """Here-documents and pipes, as with Slurm; the other tasks read nothing."""
+    """Here-documents, pipes and files; that other tasks read nothing is said."""
     (login.home / "reads.sh").write_text(
         "#!/bin/bash\n"
         "srun cat <<END\nfrom a document\nEND\n"
         "echo piped | srun -n 2 sh -c 'cat; echo task $SLURM_PROCID'\n"
-        "srun bash <<'END'\necho a shell of task $SLURM_PROCID\nEND\n"
+        "srun -n 1 bash <<'END'\necho a shell of task $SLURM_PROCID\nEND\n"
+        "echo unread | srun -i none cat\n"
+        "echo said | srun --input=0 cat\n"
+        "srun -n 1 --input=reads.txt cat\n"
+        "srun -n 1 --input=lost.txt cat\n"
+        "echo for all | srun --input=all cat\n"
+        "echo of no task | srun -w n2 -n 1 cat\n"
     )
-    job = int(login.typed("sbatch --parsable --gpus=0 --tasks-per-node=2 -o reads.out reads.sh"))
-    login.cluster.until(job, "COMPLETED")
-    document, *tasks, shell = (login.home / "reads.out").read_text().splitlines()
-    assert (document, shell) == ("from a document", "a shell of task 0")
-    assert sorted(tasks) == ["piped", "task 0", "task 1"]
+    (login.home / "reads.txt").write_text("of a file\n")
+    options = "--gpus=0 -N 2 -w n[1-2] --tasks-per-node=2 -o reads.out"
+    job = int(login.typed(f"sbatch --parsable {options} reads.sh"))
+    login.cluster.until(job, "COMPLETED", "FAILED")
+    first, document, second, *rest = (login.home / "reads.out").read_text().splitlines()
+    note = "dlsched: run: only rank 0 reads the standard input, the others read nothing"
+    assert (first, document, second) == (note, "from a document", note)
+    assert sorted(rest[:3]) == ["piped", "task 0", "task 1"]
+    assert rest[3:] == [
+        "a shell of task 0",
+        "said",
+        "of a file",
+        "srun: error: --input=lost.txt: No such file or directory",
+        "srun: error: --input=all: task 0 alone can read input; --input=0 says so, or none",
+        "dlsched: run: no rank reads the standard input: rank 0 is on another node",
+    ]
 
 
 def test_a_job_that_waits_is_predicted_and_one_that_runs_is_not(login: LoginNode) -> None:
