@@ -88,6 +88,22 @@ def test_a_pending_job_is_predicted_in_each_combination(tmp_path: Path) -> None:
     with_queue(tmp_path, scene)
 
 
+def test_a_script_as_it_is_has_its_own_gpus(tmp_path: Path) -> None:
+    async def scene(running: Running, caller: Caller, first: int, second: int, third: int) -> None:
+        said = {"gpus": "--gpus 2", "nodes": "-N 1 --gpus-per-node 2", "none": "--cpus 1"}
+        for name, words in said.items():
+            script = tmp_path / f"{name}.sh"
+            script.write_text(f"#!/bin/sh\n#DLSCHED {words} --expected 100s --open-ended\ntrue\n")
+            found = await asked(running, str(script), "--gpus", "1,4")
+            gpus = [each["gpus"] for each in found["outcomes"]]
+            assert gpus == ([1, 4] if name == "none" else [2, 1, 4])
+            if name != "none":
+                one = found["outcomes"][1]
+                assert "as long on 1 GPU as on 2 (speed not measured)" in one["basis"]
+
+    with_queue(tmp_path, scene)
+
+
 def test_the_jobs_that_must_move_for_a_deadline_are_named(tmp_path: Path) -> None:
     async def scene(running: Running, caller: Caller, first: int, second: int, third: int) -> None:
         words = ("--gpus", "4", "--expected", "100s", "--deadline", "now+2000seconds")

@@ -124,7 +124,7 @@ def _request(
 def _described(
     script: str | None, layer: dict[str, str], counts: list[int], kinds: list[str]
 ) -> JobRequest:
-    """A job that is not submitted, with the first of the numbers and types that are asked for."""
+    """A job that is not submitted; of numbers and types it has its own, else the first ones."""
     from pathlib import Path  # noqa: PLC0415
 
     from dlsched.cli.jobs.submit import composed, read_file  # noqa: PLC0415
@@ -133,16 +133,17 @@ def _described(
     from dlsched.client.submission.request import Command  # noqa: PLC0415
 
     caller = here()
-    near = layer | ({"gpus": str(counts[0])} if counts else {})
-    near = merged(near, from_variables(caller.variables))
     if script is None:
-        found = composed(near, Command(argv=("true",), name="what-if"), caller)
-    else:
-        if not Path(script).exists():
-            raise BadInput(f"{shorten(script)!r}: neither a job id (12, 12_3) nor a script here")
+        command = Command(argv=("true",), name="what-if")
+    elif Path(script).exists():
         command = Command(script=read_file(script), name=Path(script).name, path=script)
-        found = composed(near, command, caller, told=script)
-    request = found.request
-    if kinds:
+    else:
+        raise BadInput(f"{shorten(script)!r}: neither a job id (12, 12_3) nor a script here")
+    near = merged(layer, from_variables(caller.variables))
+    request = composed(near, command, caller, told=script or "").request
+    if counts and not any(map(request.HasField, ("gpus", "gpus_per_node"))):
+        near["gpus"] = str(counts[0])
+        request = composed(near, command, caller, told=script or "").request
+    if kinds and not request.gpu_types:
         request.gpu_types[:] = kinds[:1]
     return request

@@ -59,8 +59,10 @@ def _cells(
 
 
 def note_of(outcome: WhatIfOutcome) -> str:
-    """What a prediction rests on, or why there is none."""
-    return f"not predicted: {outcome.why}" if outcome.why else f"from {outcome.basis}"
+    """What a prediction rests on, or why there is none; `-` where there is nothing to predict."""
+    if outcome.why:
+        return f"not predicted: {outcome.why}"
+    return f"from {outcome.basis}" if outcome.basis else "-"
 
 
 def title_of(outcome: WhatIfOutcome, reply: WhatIfReply) -> str:

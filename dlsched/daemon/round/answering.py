@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dlsched.core.arrays import Floats
-from dlsched.core.errors import BadInput
+from dlsched.core.errors import BadInput, plural
 from dlsched.core.scenarios import INTERVAL, SCENARIOS, SURE
 from dlsched.core.units import FUTURE, Units
 from dlsched.daemon.round.alternatives import Alternative, Outcome, Question, row_of
@@ -207,7 +207,7 @@ def _resized(prepared: PreparedRound, row: int, before: int) -> list[str]:
         left = max(float(table.predicted_work[row]) - done, 0.0)
         table.predicted_work[row] = done + left * ratio
         return [*remarks, "measured speeds on each number of GPUs"]
-    return [*remarks, f"as long on {gang} GPUs as on {before} (speed not measured)"]
+    return [*remarks, f"as long on {plural(gang, 'GPU')} as on {before} (speed not measured)"]
 
 
 def _measured_scales(prepared: PreparedRound, row: int) -> set[int]:

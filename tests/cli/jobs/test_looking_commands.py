@@ -341,3 +341,15 @@ def test_a_running_job_has_no_place_to_explain(dlsched, control, job_view):
     done = dlsched("explain", "7")
     assert done.code == 1
     assert done.err == "dlsched: job 7 is RUNNING: only a pending job has a place\n"
+
+
+@pytest.mark.parametrize(("own", "types"), [("v100:2", ["v100"]), ("2", ["a100"])])
+def test_a_script_is_asked_about_with_its_own_type_or_the_first_one(
+    dlsched, control, tmp_path, own, types
+):
+    script = tmp_path / "train.sh"
+    script.write_text(f"#!/bin/sh\n#DLSCHED --gpus {own}\ntrue\n")
+    control.answers["WhatIf"] = pb.WhatIfReply(outcomes=[pb.WhatIfOutcome(gpus=2)])
+    assert dlsched("whatif", script, "--type", "a100,v100", "--gpus", "4").code == 0
+    asked = control.request("WhatIf").described
+    assert (list(asked.gpu_types), asked.gpus) == (types, 2)
