@@ -10,6 +10,7 @@ import shlex
 import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from typer.testing import CliRunner
 
 from dlsched.cli.replay.option_values import several
 from dlsched.cli.typer_app import app
+from dlsched.client.submission.moments import moment
 from dlsched.composition import parts as parts_module
 from dlsched.composition.settings import resolve_semantics
 from dlsched.core.options import describe, show_value
@@ -340,6 +342,9 @@ def test_every_command_in_the_documents_is_understood(
     words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verb, given = parsed(words)
+    for option in ("begin", "deadline"):
+        if isinstance(given.get(option), str):
+            moment(f"--{option}", given[option], now=datetime.now(UTC))
     if verb != "replay":
         return
     known = given["from_db"] or given["snapshot"]

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from dlsched.core.arrays import Bools, Floats
+from dlsched.core.errors import plural
+from dlsched.core.rewards import RewardCurve
 from dlsched.core.round.steps import Parts
 from dlsched.core.units import UnitTable
 from simulate.results.tables import JobOutcomes
@@ -83,6 +85,10 @@ def cautions(
         )
     if np.isfinite(units.deadline).any() and not parts.scheduling.knows_deadlines:
         said.append("deadlines only count in the figures: the policy does not know of them")
+    curves = units.extra.get("sla", np.zeros(0)).tolist()
+    rising = {text for text in set(curves) if text and RewardCurve.of_text(text).rises}
+    if count := sum(text in rising for text in curves):
+        said.append(f"the reward curves of {plural(count, 'job')} rise: ending later is worth more")
     if typed and parts.scheduling.weighs_types:
         said.append(
             "all GPU types are taken for alike: no --profiles say how fast jobs are on them"

@@ -100,6 +100,14 @@ def test_a_policy_without_knowledge_of_deadlines_says_so(lab: Any, policy: str, 
     assert any("deadlines only count in the figures" in text for text in result.warnings) == said
 
 
+def test_curves_that_rise_are_named(lab: Any) -> None:
+    curves = ["0:1 50:3", "step:40,2", "", "0:1 50:3"]
+    warnings = lab.run(lab.trace(JOBS, sla=curves), "edf", cluster="1x1").warnings
+    assert "the reward curves of 2 jobs rise: ending later is worth more" in warnings
+    warnings = lab.run(lab.trace(JOBS, sla=["step:40,2"] * 4), "edf", cluster="1x1").warnings
+    assert not any("rise" in text for text in warnings)
+
+
 def test_earliest_deadline_first(lab: Any) -> None:
     trace = lab.trace(JOBS, deadline=[40.0, math.nan, 20.0, 10.0])
     ends = lab.run(trace, "edf", cluster="1x1").jobs.finish_time.tolist()
