@@ -47,7 +47,9 @@ class CellOwners(AdmissionPolicy[NoOptions]):
             key = (nodes, self._judge.sameness(request))
             if key not in self._answers:
                 placed = self._judge.place_alone(request, FreeGpus(self._empty, nodes))
-                self._answers[key] = placed if isinstance(placed, Refused) else None
+                self._answers[key] = (
+                    placed if isinstance(placed, Refused) and placed.reason == "Never" else None
+                )
             why = self._answers[key]
             if why is not None:
                 refused[row], enters[k] = why, False

@@ -129,6 +129,22 @@ def test_a_virtual_cluster_has_its_cells_whatever_the_others_do(celled: LocalClu
     celled.cli("cancel", *map(str, (lent, mine, pinned, more, pair)))
 
 
+def test_a_cell_of_a_node_that_never_came_stops_no_other_one(celled: LocalCluster) -> None:
+    path = celled.folder / "dlsched.toml"
+    more = '[[physical_cells]]\ntype = "node"\naddress = "n9"\npinned = "far"\n'
+    before = path.read_text()
+    path.write_text(before.replace('["fast"]', '["fast", "far"]') + more)
+    celled.cli("admin", "reload")
+    near = submit(celled, "-A", "vision", "--gpus", "4")
+    celled.until(near, "RUNNING")
+    far = submit(celled, "-A", "speech", "--cell", "far", "--gpus", "4")
+    assert [(b["node"], b["why"]) for b in cells(celled)["bad"]] == [("n9", "has not registered")]
+    eventually("why it waits", lambda: "node n9, which is bad" in celled.job(far).reason)
+    celled.cli("cancel", str(near), str(far))
+    path.write_text(before)
+    celled.cli("admin", "reload")
+
+
 def test_other_cells_end_no_job(celled: LocalCluster) -> None:
     job = submit(celled, "-A", "vision", "--gpus", "4")
     celled.until(job, "RUNNING")

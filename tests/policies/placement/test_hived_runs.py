@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 
 from dlsched.composition.parts import build_parts
 from dlsched.composition.settings import resolve_semantics
+from dlsched.core.allocation import Refused
 from dlsched.core.cluster.cell_tables import grants_of, plan_from_tables
 from dlsched.core.cluster.description import Cluster, Node, VirtualCluster
-from dlsched.core.cluster.occupancy import Placement
+from dlsched.core.cluster.occupancy import Occupancy, Placement
 from dlsched.core.errors import BadInput, PolicyFailed
-from dlsched.core.units import Status
-from dlsched.policies.registry import names
+from dlsched.core.gpu_request import FreeGpus, GpuRequest
+from dlsched.core.units import Status, UnitTable
+from dlsched.policies.registry import make, names
 from simulate.clusters.cluster_events import ClusterEvent
 from simulate.clusters.cluster_files import read_cluster_file
 from simulate.results.tables import ReplayResult
@@ -144,6 +146,29 @@ def test_what_cells_can_never_serve_is_refused_with_the_reason(
     result = run(lab, SHARED, [job], cell=[cell])
     assert result.jobs.status.tolist() == ["refused"]
     assert why in result.jobs.reason[0]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "vc", "cell", "reason"),
+    [
+        (4, "A", "", ""),
+        (4, "B", "fast", "Resources: its cells are on nodes that have not registered"),
+        (5, "A", "", "Never: insufficient capacity in vc A, even while nothing runs"),
+    ],
+)
+def test_a_job_waits_for_cells_of_a_node_that_has_not_registered(
+    gpus: int, vc: str, cell: str, reason: str
+) -> None:
+    """One of two machines is there; the other one is pinned."""
+    owned = cluster({"A": {"RACK.NODE": 1}, "B": {}}, pinned={"B": ("fast",)})
+    there = Cluster(owned.nodes[1:], owned.vcs.values(), cells=owned.said_cells)
+    table = UnitTable(1)
+    table.gang[0], table.vc[0], table.names["vc"] = gpus, 0, [vc]
+    table.extra = {"cell": np.array([cell], np.object_)}
+    found = make("placement", "hived", {}).place(
+        GpuRequest(0, gpus, table), FreeGpus(Occupancy(there), 1)
+    )
+    assert (str(found) if isinstance(found, Refused) else "") == reason
 
 
 def test_a_bad_machine_moves_a_job_to_a_healthy_cell(lab: Any) -> None:

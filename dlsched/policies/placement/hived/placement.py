@@ -8,7 +8,7 @@ opportunistic ones, and those of higher priority before others, whatever their r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,8 @@ class Hived(ClaimingPlacement[Options]):
         self._occupancy: Occupancy | None = None
         self._machines: object = None  # what `_see_machines` has seen
         self._seen = -1  # the version of the occupancy that the cells agree with
-        self._empty: tuple[Cluster, ClusterCells] | None = None
+        # the cells of registered nodes, and all of them
+        self._empty: tuple[Cluster, ClusterCells, ClusterCells] | None = None
 
     # -- what does not depend on the present -------------------------------------------------------
 
@@ -94,21 +95,26 @@ class Hived(ClaimingPlacement[Options]):
         """Where a row could be if it had the cluster for itself."""
         cluster = free.occupancy.cluster
         if self._empty is None or self._empty[0] is not cluster:
-            self._empty = cluster, ClusterCells(*cells_of(cluster))
-        cells = self._empty[1]
+            self._empty = cluster, *_empty_cells(cluster)
+        _, present, cells = self._empty
         asked = self._request(request, free)
         try:
             cells.check(asked)
         except BadInput as error:
             return Refused("Never", str(error))
-        found = cells.find(asked)
-        if not isinstance(found, Placed):
-            if asked.is_guaranteed and asked.allowed and not cells.has_cells_on(asked):
-                kinds = {cluster.nodes[node].gpu_type for node in _bits(free.nodes)}
-                types = " and ".join(sorted(kinds))
-                return Refused("Never", f"vc {asked.vc} has no cells of {types} where it may run")
-            return Refused("Never", f"{found.reason}, even while nothing runs")
-        return placement_of(found.pods, {name: k for k, name in enumerate(cluster.names)})
+        found = present.find(asked)
+        if isinstance(found, Placed):
+            return placement_of(found.pods, {name: k for k, name in enumerate(cluster.names)})
+        if present is not cells:
+            absent = cells.gpus_of.keys() - set(cluster.names)
+            allowed = None if asked.allowed is None else asked.allowed | absent
+            if isinstance(cells.find(replace(asked, allowed=allowed)), Placed):
+                return Refused("Resources", "its cells are on nodes that have not registered")
+        if asked.is_guaranteed and asked.allowed and not cells.has_cells_on(asked):
+            kinds = {cluster.nodes[node].gpu_type for node in _bits(free.nodes)}
+            types = " and ".join(sorted(kinds))
+            return Refused("Never", f"vc {asked.vc} has no cells of {types} where it may run")
+        return Refused("Never", f"{found.reason}, even while nothing runs")
 
     def sameness(self, request: GpuRequest) -> object:
         """What a request says; a row that has reserved GPUs is like no other."""
@@ -378,6 +384,18 @@ class Hived(ClaimingPlacement[Options]):
             by = new_of.get(each["downgraded_by"], each["downgraded_by"])
             gangs.append({**each, "name": name, "downgraded_by": by})
         self.load_state_dict({**state, "gangs": gangs})
+
+
+def _empty_cells(cluster: Cluster) -> tuple[ClusterCells, ClusterCells]:
+    """Cells without gangs: of the nodes that have registered, and of all nodes."""
+    whole = ClusterCells(*cells_of(cluster))
+    absent = whole.gpus_of.keys() - set(cluster.names)
+    if not absent:
+        return whole, whole
+    present = ClusterCells(*cells_of(cluster))
+    for name in sorted(absent):
+        present.set_bad(name)
+    return present, whole
 
 
 def _bits(nodes: int) -> Iterator[int]:
