@@ -20,11 +20,13 @@ from simulate.traces.open import open_trace
 from simulate.traces.statistics import offered_load
 from simulate.traces.synthetic.deadlines import with_deadlines
 from simulate.traces.synthetic.elastic import MODELS, with_elastic_jobs
+from simulate.traces.synthetic.guarantees import with_opportunistic
 from simulate.traces.synthetic.workloads import with_workloads
 from simulate.traces.trace import Trace
 
 LONGEST_S = 86_400.0  # longer jobs are cut, or one of them would decide a run
 LARGEST = 4  # no job wants more than the cluster's GPUs divided by this
+OPPORTUNISTIC = 0.5  # of the jobs that share GPUs, for policies that tell them apart
 RESTART_S, ROUND_S = 30.0, 60.0
 RECORDED = {  # below the folder of published data
     "philly": "traces/philly-passed/philly_passed_jobs.csv.gz",
@@ -97,6 +99,7 @@ class Division:
             drawn = with_elastic_jobs(drawn, seed=seed)
         if self.workloads and workloads is not None:
             drawn = with_workloads(drawn, workloads, seed=seed)
+            drawn = with_opportunistic(drawn, share=OPPORTUNISTIC, seed=seed)
         return replace(drawn, name=f"{track} at {load:g}, {seed}")
 
 

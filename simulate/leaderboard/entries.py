@@ -52,11 +52,12 @@ def _gavel(objective: str) -> Entry:
 
 
 UNTOLD = _several("nothing", "fifo", "first-fit", "las", "tiresias", "multi-queue", "gandiva-fair")
+AT_MOST_FOUR = ("antman.most_opportunistic=3",)  # on a GPU: `stages` knows no more
 TOLD = ("sjf", "qssf", "srtf", "srsf", "easy", "conservative")  # take durations of any quality
 ENTRIES: dict[str, tuple[Entry, ...]] = {
     "rigid": (
         *UNTOLD,
-        *_several("nothing", "gandiva", "mlfs"),
+        *_several("nothing", "gandiva", "mlfs", "sjf-gpu", "multifactor"),
         *_several("history", *TOLD),
         *_several("noise", *TOLD),
         *_several("truth", *TOLD, "themis", "themis-greedy"),
@@ -85,20 +86,17 @@ ENTRIES: dict[str, tuple[Entry, ...]] = {
         *_several("nothing", "fifo", "tiresias", "gandiva"),
         *_several("truth", "srtf", "lucid", "muri"),
         Entry(label="muri", policy="muri", told="nothing", options=("muri.durations=unknown",)),
+        Entry(label="antman", policy="antman", told="nothing", options=AT_MOST_FOUR),
+        *_several("nothing", "muri-antman", "salus"),
     ),
 }
 ABSENT = {  # policies that take no part, and why
-    "antman": "needs to know which jobs are guaranteed",
-    "carbyne": "is for graphs of tasks",
+    "carbyne": "is for jobs that wait for each other",
     "dl2": "needs a network trained for the cluster",
     "elasticflow": "is for elastic jobs with deadlines, compared on its own page",
-    "multifactor": "is a site's choice of weights",
-    "muri-antman": "needs to know which jobs are guaranteed",
     "pollux": "needs applications measured for goodput",
-    "salus": "divides GPUs among iterations, and not jobs among GPUs",
     "shockwave": "needs the epochs of each job",
     "sia": "needs applications measured for goodput",
-    "sjf-gpu": "is a baseline of one paper",
     "synergy": "is about processors and memory",
     "what-if": "chooses among the others",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dlsched.core.errors import DlschedError
+from dlsched.core.errors import BadInput, DlschedError
 from simulate.csv_text import column_texts, quoted, whole_file
 
 SHOWN_ROWS = 20
@@ -61,16 +62,20 @@ class Columns(Mapping[str, Column]):
             yield dict(zip(self._columns, row, strict=True))
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`; needs pandas."""
-        import pandas  # type: ignore[import-untyped,unused-ignore]  # noqa: PLC0415
+        """A `pandas.DataFrame`.
 
-        return pandas.DataFrame(self._columns)
+        Raises:
+            BadInput: pandas is not installed.
+        """
+        return _imported("pandas", "pip install pandas").DataFrame(self._columns)
 
     def to_polars(self) -> Any:
-        """A `polars.DataFrame`; needs polars."""
-        import polars  # noqa: PLC0415
+        """A `polars.DataFrame`.
 
-        return polars.DataFrame(
+        Raises:
+            BadInput: polars is not installed.
+        """
+        return _imported("polars", "pip install 'dlsched[parquet]'").DataFrame(
             {
                 name: column.tolist() if column.dtype == np.object_ else column
                 for name, column in self._columns.items()
@@ -114,6 +119,14 @@ class Columns(Mapping[str, Column]):
         ]
         more = self._rows - SHOWN_ROWS
         return "\n".join([*lines, *([f"… {more:,} more rows"] if more > 0 else [])])
+
+
+def _imported(library: str, how: str) -> Any:
+    """A library of DataFrames, which is not required."""
+    try:
+        return import_module(library)
+    except ImportError:
+        raise BadInput(f"{library} is needed for a DataFrame: {how}") from None
 
 
 def _array(values: Column | Sequence[Any]) -> Column:

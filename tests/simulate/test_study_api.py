@@ -122,6 +122,19 @@ def test_tables_become_data_frames(found: dlsched.StudyResults, tmp_path: Path) 
     assert repr(found.jobs).endswith(f"… {found.jobs.rows - 20:,} more rows")
 
 
+@pytest.mark.parametrize(
+    ("library", "how"), [("pandas", "pip install pandas"), ("polars", "dlsched[parquet]")]
+)
+def test_a_missing_library_of_data_frames_is_named(
+    library: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    some = dlsched.Columns({"a": [1, 2]})
+    with pytest.raises(BadInput, match=f"^{library} is needed for a DataFrame: .*") as refused:
+        getattr(some, f"to_{library}")()
+    assert how in str(refused.value)
+
+
 def test_columns_have_one_length_and_unknown_numbers_are_nan() -> None:
     with pytest.raises(ValueError, match="different lengths"):
         dlsched.Columns({"a": [1], "b": [1, 2]})
