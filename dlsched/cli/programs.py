@@ -20,7 +20,7 @@ def run_command(words: Annotated[list[str] | None, typer.Argument(help="COMMAND.
     """Start ranks inside an allocation."""
     from dlsched.job import launch  # noqa: PLC0415  # only this command needs it
 
-    raise typer.Exit(launch.main(words or []))
+    raise SystemExit(launch.main(words or []))
 
 
 def daemon_command(words: Words = None) -> None:
@@ -56,10 +56,10 @@ def quickstart_command(
     if stop is not None:
         stop_quickstart(stop)
         return
-    raise typer.Exit(quickstart(folder, keep=keep, pretend=pretend))
+    raise SystemExit(quickstart(folder, keep=keep, pretend=pretend))
 
 
 def _run_service(extra: str, module: str, words: list[str]) -> None:
     check_installed(extra)
     code = importlib.import_module(module).main(words)
-    raise typer.Exit(int(code or 0))
+    raise SystemExit(int(code or 0))

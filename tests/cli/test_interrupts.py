@@ -12,6 +12,8 @@ import time
 
 import pytest
 
+from dlsched.rpc.v1 import control_pb2 as pb
+
 
 def interrupted(*words: str, once) -> tuple[int, str]:
     """Run, send SIGINT as soon as `once()` holds, and return the exit code and stderr."""
@@ -43,6 +45,7 @@ def endless(control):
         return stream()
 
     control.answers |= {"Wait": silence, "Logs": silence}
+    control.answers["Submit"] = pb.SubmitReply(jobs=[pb.Submitted(job=7)])
     yield control
     over.set()
 
@@ -52,12 +55,14 @@ def endless(control):
     [
         (["wait", "7"], "dlsched: no longer waiting; the jobs continue\n"),
         (["logs", "-f", "7"], ""),
+        (["submit", "--logs", "--", "true"], "dlsched: no longer following; job 7 continues\n"),
     ],
 )
 def test_ctrl_c_does_not_end_the_jobs(endless, words, line):
-    code, err = interrupted(*words, once=lambda: endless.asked)
+    waits = ("Wait", "Logs")
+    code, err = interrupted(*words, once=lambda: any(name in waits for name, _ in endless.asked))
     assert (code, err) == (130, line)
-    assert len(endless.asked) == 1
+    assert [name for name, _ in endless.asked if name in waits] == [endless.asked[-1][0]]
 
 
 @pytest.mark.parametrize(("verb", "module"), [("daemon", "sqlalchemy"), ("agent", "pynvml")])

@@ -57,7 +57,7 @@ def orphans_command(
     for each in found.failed:
         typer.echo(f"dlsched: {each.subject}: {each.why}", err=True)
     if found.failed:
-        raise typer.Exit(DlschedError.exit_code)
+        raise SystemExit(DlschedError.exit_code)
 
 
 def run_over_command(

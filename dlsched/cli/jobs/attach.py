@@ -43,7 +43,7 @@ def attach_command(
         attachment = cluster.attachment(
             number, argv=words or (), node=node, fresh=fresh, told=told("dlsched")
         )
-        raise typer.Exit(exit_code(attachment.run(), number))
+        raise SystemExit(exit_code(attachment.run(), number))
 
 
 def told(name: str) -> Told:

@@ -67,8 +67,8 @@ def forward_command(
         try:
             forwarding.serve(refused, over)
         except KeyboardInterrupt:
-            raise typer.Exit(0) from None
-        raise typer.Exit(1)
+            raise SystemExit(0) from None
+        raise SystemExit(1)
 
 
 def _ports(text: str) -> tuple[int, int]:

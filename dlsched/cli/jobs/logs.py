@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from dlsched.cli.daemon_options import DaemonOptions
 from dlsched.cli.jobs.job_filter import IdArgument
 from dlsched.cli.option_groups import option
@@ -48,7 +46,7 @@ def logs_command(
         try:
             _print(chunks)
         except KeyboardInterrupt:
-            raise typer.Exit(_INTERRUPTED) from None
+            raise SystemExit(_INTERRUPTED) from None
 
 
 def follow_to_the_end(cluster: Client, job: int) -> None:
@@ -61,14 +59,14 @@ def follow_to_the_end(cluster: Client, job: int) -> None:
     try:
         _print(cluster.follow(job, on_lost=_say_lost))
     except RequestRefused as error:
-        typer.echo(f"dlsched: {error}", err=True)
+        print(f"dlsched: {error}", file=sys.stderr)
     except KeyboardInterrupt:
-        typer.echo(f"dlsched: no longer following; job {job} continues", err=True)
-        raise typer.Exit(_INTERRUPTED) from None
+        print(f"dlsched: no longer following; job {job} continues", file=sys.stderr)
+        raise SystemExit(_INTERRUPTED) from None
 
 
 def _say_lost(why: str) -> None:
-    typer.echo(f"dlsched: {why}; trying again", err=True)
+    print(f"dlsched: {why}; trying again", file=sys.stderr)
 
 
 def one_job(cluster: Client, job: str) -> int:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
-
-import typer
 
 from dlsched.cli.daemon_options import DaemonOptions
 from dlsched.cli.jobs.job_filter import IdsArgument, ids_of, job_filter
@@ -29,7 +28,7 @@ def wait_command(
     ids_of(jobs)
     chosen = job_filter(jobs)
     with daemon.client() as cluster:
-        raise typer.Exit(wait_for_all(cluster, chosen))
+        raise SystemExit(wait_for_all(cluster, chosen))
 
 
 def wait_for_all(cluster: Client, chosen: Filter) -> int:
@@ -37,10 +36,10 @@ def wait_for_all(cluster: Client, chosen: Filter) -> int:
     code = 0
     try:
         for job in cluster.wait(chosen, on_lost=_say_lost):
-            typer.echo(f"dlsched: {ended_line(job)}", err=True)
+            print(f"dlsched: {ended_line(job)}", file=sys.stderr)
             code = max(code, job.exit_status)
     except KeyboardInterrupt:
-        typer.echo("dlsched: no longer waiting; the jobs continue", err=True)
+        print("dlsched: no longer waiting; the jobs continue", file=sys.stderr)
         return _INTERRUPTED
     return code
 
@@ -64,4 +63,4 @@ def ended_line(job: Job) -> str:
 
 
 def _say_lost(why: str) -> None:
-    typer.echo(f"dlsched: {why}; trying again", err=True)
+    print(f"dlsched: {why}; trying again", file=sys.stderr)

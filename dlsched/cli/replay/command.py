@@ -8,8 +8,6 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
-import typer
-
 from dlsched.cli.replay.call import ReplayCall
 from dlsched.core.errors import BadInput
 
@@ -20,7 +18,7 @@ def replay_command(call: ReplayCall) -> None:
     Values with commas make a study: every policy at every load with every seed on every trace, on
     all processors, in one table.
     """
-    raise typer.Exit(_replay(call))
+    raise SystemExit(_replay(call))
 
 
 def _replay(call: ReplayCall) -> int:

@@ -75,7 +75,7 @@ def reproduce_command(
         for each, compared in found:
             _show(each, compared, folder)
     if any(row.verdict == "differs" for _, rows in found for row in rows):
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def _told(each: Reproduction) -> dict[str, object]:
