@@ -89,6 +89,11 @@ class Arrivals:
         self.next_time = self._next_time()
         return arrived
 
+    def kept_waiting(self, now: float) -> dict[int, float]:
+        """The rows that limits on GPUs have kept from coming, and from when on each may come."""
+        kept = {} if self._gpus is None else dict.fromkeys(self._gpus.waiting, now)
+        return kept | {row: at for at, row in self._freed}
+
     def skip_to(self, place: int) -> None:
         """The rows up to a place have become visible; none of them waits for others."""
         self.place, self.next_time = place, self.times[place]

@@ -44,6 +44,11 @@ class RoomForGpus:
         self._counted[row] = alike
         self._used.add(*alike)
 
+    @property
+    def waiting(self) -> list[int]:
+        """The units that wait for room, in the order of submission."""
+        return sorted(row for rows in self._waiting.values() for row in rows)
+
     def comes(self, row: int) -> bool:
         """May a unit come? Then it counts; else it waits, and `left` names it when it may."""
         if row in self._counted or row not in self._limits.holders:

@@ -160,7 +160,7 @@ def suppose(
         at=first.at,
         due=first.due,
         curve=reward_curve(first.outlook.table, row),
-        present=len(engine.all_known) + same_moment,
+        present=len(engine.all_known) + len(engine.coming.kept_waiting(engine.now)) + same_moment,
         supposed=[future.told(first) for future in futures],
         must_move=[names[each] for each in first.must_move().tolist()],
     )
@@ -194,10 +194,9 @@ def _until_submitted(
     table = engine.world.table
     if row in engine.refusals:
         raise BadInput(f"--what-if: job {trace.job_id[row]}: {engine.refusals[row]}")
-    if table.parents or table.array_limits or table.gpu_limits:
+    if table.parents or table.array_limits:
         raise BadInput(
-            "--what-if: a trace with dependencies, or with limits of arrays or priority classes, "
-            "has no forecasts"
+            "--what-if: a trace with dependencies, or with limits of arrays, has no forecasts"
         )
     engine.run_until_before(engine.coming.visible.item(row))
     return engine
@@ -215,6 +214,11 @@ class _Future:
         self.at = visible.item(row)
         if not arrivals:
             coming = coming[visible[coming] <= self.at]
+        kept = engine.coming.kept_waiting(engine.now)
+        if kept:  # by a limit on GPUs: in the copy, too, until there is room
+            engine.coming.visible = visible.copy()
+            engine.coming.visible[list(kept)] = list(kept.values())
+            coming = np.concatenate([np.array(list(kept), np.int64), coming])
         engine.predict(coming.tolist())
         self._engine, self._coming = engine, coming
         self._overrides = {"scheduling": choice.policy} if choice.policy else None

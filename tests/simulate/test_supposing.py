@@ -15,6 +15,8 @@ from dlsched.core.rewards import RewardCurve
 from simulate.engine import Engine
 from simulate.latest_submit import TO_S
 from simulate.supposing import Answer, Choice, suppose
+from tests.simulate.test_room_for_gpus import JOBS as CLASSED
+from tests.simulate.test_room_for_gpus import LIMITS, cluster_of, trace_of
 
 pytestmark = pytest.mark.slow
 
@@ -46,6 +48,25 @@ def test_a_prediction_comes_true_where_durations_are_exact(
         assert told.ends[0] == pytest.approx(result.jobs.finish_time[place])
     last = ask(lab, trace, policy, name, clock=clock).supposed[0]  # nothing comes after it
     assert last.ends[0] == pytest.approx(result.jobs.finish_time[-1])
+
+
+@pytest.mark.parametrize("policy", ["fifo", "easy", "las"])
+@pytest.mark.parametrize("clock", ["events", "rounds"])
+@settings(max_examples=20)
+@given(jobs=CLASSED, limits=LIMITS)
+def test_a_prediction_comes_true_where_a_class_has_a_limit(
+    jobs: list[Any], limits: Any, policy: str, clock: str, lab: Any
+) -> None:
+    trace, cluster = trace_of(lab, jobs), cluster_of(limits)
+    given = lab.settings(policy, clock=clock, check=False)
+    ran = lab.run(trace, policy, cluster=cluster, clock=clock, check=False)
+    for place in (len(jobs) // 2, len(jobs) - 1):
+        name = str(trace.job_id[place])
+        if ran.jobs.status[place] == "refused":
+            continue
+        told = suppose(trace, cluster, given, name, [], arrivals=True).supposed[0]
+        assert told.starts[0] == pytest.approx(ran.jobs.first_start_time[place])
+        assert told.ends[0] == pytest.approx(ran.jobs.finish_time[place])
 
 
 @settings(max_examples=20)
@@ -126,7 +147,7 @@ def test_a_question_leaves_the_trace_as_it_was(lab: Any) -> None:
     [
         ("Z", {}, "--what-if: job 'Z' is not known"),
         ("B", {}, "--what-if: job B: Never: asks for 9 GPUs"),
-        ("A", {"parents": ["", "A"]}, "a trace with dependencies, or with limits of arrays"),
+        ("A", {"parents": ["", "A"]}, "a trace with dependencies, or with limits of arrays, has"),
     ],
 )
 def test_what_cannot_be_answered_is_said(lab: Any, job: str, columns: Any, message: str) -> None:

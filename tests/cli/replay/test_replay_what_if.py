@@ -107,3 +107,18 @@ def test_its_options_need_it(dlsched: Any, queue: Path) -> None:
     refused = dlsched("replay", queue, "--cluster", "1x8", "--what-if-gpus", "2")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "only with --what-if JOB" in refused.err
+
+
+def test_limits_of_classes_hold_in_the_answer(dlsched: Any, tmp_path: Path) -> None:
+    cluster, trace, told = (tmp_path / name for name in ("c.toml", "t.csv", "told.json"))
+    node = '[[nodes]]\nname = "n1"\ngpus = 8\n'
+    cluster.write_text(f'{node}[[classes]]\nname = "urgent"\ngpus = 2\n')
+    rows = "a,0,2,100,urgent\nb,10,2,50,urgent\nc,20,2,30,urgent\nd,20,2,5,\n"
+    trace.write_text(f"job_id,submit_time,num_gpus,duration,class\n{rows}")
+    words = ("--cluster", cluster, "--policy", "fifo", "--clock", "events", "--summary-out", told)
+    starts = []
+    for job in ("c", "d"):
+        shown = dlsched("replay", trace, *words, "--what-if", job)
+        assert shown.code == 0, shown.err
+        starts.append(json.loads(told.read_text())["outcomes"][0]["start_in"])
+    assert starts == [130.0, 0.0]  # after a and b, one after the other; d has no limit
