@@ -90,4 +90,5 @@ def _lines(found: CellsView) -> Iterator[str]:
 
 
 def _gpus(job: CellJob) -> str:
-    return " ".join(f"{node}[{','.join(map(str, gpus))}]" for node, gpus in job.gpus.items())
+    names = (f"{node}[{','.join(map(str, gpus))}]" for node, gpus in job.gpus.items())
+    return " ".join(names) or "GPUs of no cell"

@@ -140,7 +140,17 @@ def test_a_cell_of_a_node_that_never_came_stops_no_other_one(celled: LocalCluste
     far = submit(celled, "-A", "speech", "--cell", "far", "--gpus", "4")
     assert [(b["node"], b["why"]) for b in cells(celled)["bad"]] == [("n9", "has not registered")]
     eventually("why it waits", lambda: "node n9, which is bad" in celled.job(far).reason)
-    celled.cli("cancel", str(near), str(far))
+
+    # a job whose node is in no cell any more runs on
+    other = "n2" if celled.job(near).nodes == ("n1",) else "n1"
+    fewer = before.replace('nodes = "n[1-2]"', f'nodes = "{other}"')
+    path.write_text(fewer.replace('type = "node.pair", count = 1', 'type = "node.pair", count = 0'))
+    celled.cli("admin", "reload")
+    celled.cli("cancel", str(far))
+    line = f"job       {near}: downgraded, runs, on GPUs of no cell"
+    eventually("the job beside cells", lambda: line in celled.cli("admin", "cells", "show"))
+    assert celled.job(near).state == "RUNNING"
+    celled.cli("cancel", str(near))
     path.write_text(before)
     celled.cli("admin", "reload")
 
