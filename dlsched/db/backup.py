@@ -6,10 +6,11 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from dlsched.core.errors import BadInput
+from dlsched.core.errors import BadInput, DlschedError
 from dlsched.db import schema
 from dlsched.db.engine import database_path, make_private, open_engine, parse_url, writing
 from dlsched.db.errors import StoreUnavailable
+from dlsched.db.leadership import leadership_of
 from dlsched.db.versions import prepare
 from dlsched.system.output_files import appearing_whole
 
@@ -56,10 +57,18 @@ def restored(url: str, *, jump: int = JUMP) -> int:
 
     Returns:
         The next job id.
+
+    Raises:
+        DlschedError: a daemon leads, which knows the next id already and would not see the change.
     """
     engine = open_engine(url)
+    leadership = leadership_of(engine)
     try:
         prepare(engine)
+        if leadership.contend("restored") is None:
+            raise DlschedError(
+                "a daemon leads with this database: stop it before the copy is put back"
+            )
         with writing(engine) as connection:
             counters, leader = schema.counters, schema.leader
             connection.execute(schema.transactions.delete())
@@ -72,4 +81,5 @@ def restored(url: str, *, jump: int = JUMP) -> int:
             ).scalar_one()
             return int(next_job)
     finally:
+        leadership.close()
         engine.dispose()

@@ -111,6 +111,9 @@ def test_f8_a_restored_database_leaps_over_the_ids_that_were_lost(url: str) -> N
         term = store.contend("daemon-1")
         assert term is not None
         store.persist(term.epoch, 1, [submit(1), submit(2)], 1.0)
+        with pytest.raises(DlschedError, match="a daemon leads with this database: stop it"):
+            restored(url)  # it would go on with the ids that it knows
+        assert store.load().ledger.next_job == 3
     assert restored(url) == 1003
     with Store.open(url) as store:
         term = store.contend("daemon-1")

@@ -26,6 +26,10 @@ def test_an_orphan_of_a_restored_database_is_shown_and_ended(small: LocalCluster
     job = small.submit("echo began; sleep 600", nodelist="n1", gpus="4")
     eventually("it began", lambda: small.output(job), within=40)
     assert orphans(small) == []
+    early = small.run("admin", "restored", "--config", config)
+    assert (early.returncode, early.stderr) == (
+        *(1, "dlsched: a daemon leads with this database: stop it before the copy is put back\n"),
+    )
     small.kill("daemon")
     for path in small.folder.glob("dlsched.db*"):
         path.unlink()
