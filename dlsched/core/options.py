@@ -30,6 +30,7 @@ def option(
     *,
     low: float = -math.inf,
     high: float = math.inf,
+    ascending: bool = False,
     from_file: bool | Literal["network"] = False,
 ) -> T:
     """Declare an option.
@@ -39,10 +40,12 @@ def option(
         doc: what it means, in a few words with the unit.
         low: least value allowed.
         high: greatest value allowed.
+        ascending: none of its values is below the one before.
         from_file: its value may be the name of a file of numbers, or is the name of one with a
             trained network; the world reads it (a policy reads no files).
     """
-    metadata = {"doc": doc, "low": low, "high": high, "from_file": from_file}
+    bounds = {"low": low, "high": high, "ascending": ascending}
+    metadata = {"doc": doc, "from_file": from_file, **bounds}
     made: T = field(default=default, metadata=metadata)
     return made
 
@@ -143,6 +146,8 @@ def parse_options(
                 raise BadInput(
                     f"option {owner}.{key} must be {_range(low, high)}, not {show_value(number)}"
                 )
+        if metadata.get("ascending") and list(parsed) != sorted(parsed):
+            raise BadInput(f"option {owner}.{key} must be ascending, not {show_value(parsed)}")
         values[key] = parsed
     return options_type(**values)
 

@@ -22,7 +22,7 @@ class Example:
     size: float = option(1.5, "a number", low=0.0)
     word: str = option("x", "a text")
     kind: Literal["red", "blue"] = option("red", "one of two")
-    limits: tuple[float, ...] = option((1.0, 2.0), "numbers", low=0.0)
+    limits: tuple[float, ...] = option((1.0, 2.0), "numbers", low=0.0, ascending=True)
     names: tuple[str, ...] = option((), "words")
     maybe: float | None = option(None, "a number or none", high=10.0)
     most: float = option(math.inf, "at most ten", high=10.0)
@@ -80,6 +80,7 @@ def test_a_value_of_each_kind_is_read(key: str, text: object, value: object) -> 
         ("kind", "green", "option x.kind must be one of red, blue, not 'green'"),
         ("limits", "1,two", "option x.limits must be a number, not 'two'"),
         ("limits", "1,-2", "option x.limits must be at least 0, not -2"),
+        ("limits", "5,3", "option x.limits must be ascending, not 5,3"),
         ("maybe", "11", "option x.maybe must be at most 10, not 11"),
         ("most", "11", "option x.most must be at most 10, not 11"),
         ("speed", "1", "option 'speed' is not known to x; its options: flag, count, size, word"),

@@ -38,6 +38,7 @@ class MultiQueueOptions:
         (3250.0, 7200.0),
         "service at which a job leaves each queue except the last, ascending",
         low=0.0,
+        ascending=True,
     )
     service: Literal["gpu-time", "time"] = option(
         "gpu-time", "unit of attained service: GPU-seconds, or seconds on GPUs"

@@ -47,6 +47,7 @@ class TiresiasOptions:
         (3250.0, 7200.0),
         "service at which a job leaves each queue except the last, ascending",
         low=0.0,
+        ascending=True,
     )
     knob: float = option(
         0.0, "promote after waiting this many times the executed time; 0 never does", low=0.0

@@ -37,10 +37,16 @@ class KarunaOptions:
     """Just enough for deadlines."""
 
     beta: tuple[float, ...] = option(
-        (HOUR, 4 * HOUR), "GPU-seconds in all between the queues of known jobs, ascending", low=0.0
+        (HOUR, 4 * HOUR),
+        "GPU-seconds in all between the queues of known jobs, ascending",
+        low=0.0,
+        ascending=True,
     )
     alpha: tuple[float, ...] = option(
-        (HOUR, 4 * HOUR), "GPU-seconds attained at which an unknown job sinks, ascending", low=0.0
+        (HOUR, 4 * HOUR),
+        "GPU-seconds attained at which an unknown job sinks, ascending",
+        low=0.0,
+        ascending=True,
     )
     sample: tuple[float, ...] = option(
         (),
