@@ -140,9 +140,10 @@ def largest(k: Any, count: int, first: int) -> dict[str, list[Call]]:
             submit(jobs=single, test_only=True),
         ],
         "Queue": [
-            lambda chosen=chosen: k.Queue(  # type: ignore[misc]
-                c.QueueRequest(filter=chosen, unfold=True, predict=True), **wait
+            lambda chosen=chosen, columns=columns: k.Queue(  # type: ignore[misc]
+                c.QueueRequest(filter=chosen, unfold=True, predict=True, columns=columns), **wait
             )
+            for columns in (False, True)
             for chosen in (everyone, mine, unknown, patterns, often, tasks)
         ],
         "Show": [
