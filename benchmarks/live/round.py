@@ -30,6 +30,7 @@ from dlsched.daemon.round.worker import PolicyWorker
 from dlsched.db.records import JobBody, JobSpec
 from dlsched.protocol.ledger import (
     Assign,
+    Changes,
     Ledger,
     MemberOver,
     RegisterNode,
@@ -74,7 +75,7 @@ class Bench:
     def write(self, writes: list[Write], now: float) -> None:
         """Both the ledger and the live state follow."""
         self.ledger = apply_all(self.ledger, writes)
-        self.live.apply(writes, self.ledger, now)
+        self.live.apply(Changes(writes), self.ledger, now)
 
     @staticmethod
     def node(number: int) -> RegisterNode:
