@@ -8,7 +8,7 @@ import pytest
 
 from dlsched.core.scenarios import SCENARIOS, SURE
 from dlsched.daemon.control.submission.rate_limit import RateLimit
-from dlsched.daemon.round.answering import MOST_JOBS
+from dlsched.daemon.round.forecasts.answering import MOST_JOBS
 from dlsched.daemon.rpc_errors import TooMuch
 from dlsched.daemon.settings import LimitsSection, ShadowSection, WhatIfSection
 from dlsched.daemon.supposing.what_if import IN_LINE_S

@@ -109,7 +109,7 @@ COMMANDS: dict[str, LazyCommand] = {
         "jobs.explain:explain_command", "What a pending job's place comes from."
     ),
     "whatif": LazyCommand(
-        "jobs.whatif:whatif_command", "Predict a job's start and end in alternatives."
+        "jobs.whatif.command:whatif_command", "Predict a job's start and end in alternatives."
     ),
     "cancel": LazyCommand("jobs.job_actions:cancel_command", "End jobs, or signal them."),
     "hold": LazyCommand("jobs.job_actions:hold_command", "Keep pending jobs from starting."),
@@ -129,14 +129,14 @@ COMMANDS: dict[str, LazyCommand] = {
         "jobs.forward:forward_command", "Reach a port of a job, such as a notebook's."
     ),
     "metrics": LazyCommand(
-        "jobs.metrics:metrics_command", "Curves of a job's loss, speed and own metrics."
+        "jobs.records.metrics:metrics_command", "Curves of a job's loss, speed and own metrics."
     ),
     "sweep": LazyCommand("jobs.sweep:sweep_command", "Jobs of a sweep, the best first."),
-    "history": LazyCommand("jobs.history:history_command", "List jobs that have ended."),
+    "history": LazyCommand("jobs.records.history:history_command", "List jobs that have ended."),
     "checkpoints": LazyCommand(
         "jobs.checkpoints:checkpoints_command", "List the checkpoints of jobs."
     ),
-    "usage": LazyCommand("jobs.usage:usage_command", "GPU time by account or user."),
+    "usage": LazyCommand("jobs.records.usage:usage_command", "GPU time by account or user."),
     "nodes": LazyCommand("nodes.node_commands:nodes_command", "List nodes and their GPUs."),
     "reserve": LazyCommand(
         "admin.reservations:reserve_app", "Keep nodes for some jobs, or for maintenance."

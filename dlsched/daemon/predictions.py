@@ -23,7 +23,7 @@ from dlsched.core.units import WAITING
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.leader_driver import LedgerFollower
 from dlsched.daemon.live.live_state import LiveState
-from dlsched.daemon.round.foreseen import Foreseen
+from dlsched.daemon.round.forecasts.foreseen import Foreseen
 from dlsched.daemon.round.snapshot import LiveSnapshot
 from dlsched.daemon.round.snapshot_builder import copy_present
 from dlsched.daemon.round.worker import PolicyWorker

@@ -13,11 +13,11 @@ import logging
 from dlsched.core.context import Mode
 from dlsched.core.errors import BadInput, DlschedError, PolicyFailed, plural
 from dlsched.daemon.cluster import Cluster
-from dlsched.daemon.enforcement import enforce
-from dlsched.daemon.host_shares import given_limits
+from dlsched.daemon.enforcing.enforcement import enforce
+from dlsched.daemon.enforcing.host_shares import given_limits
+from dlsched.daemon.enforcing.lowered_limits import lowered_limits
 from dlsched.daemon.leader_driver import LedgerFollower, new_run_id
 from dlsched.daemon.live.host_only import place_host_only
-from dlsched.daemon.lowered_limits import lowered_limits
 from dlsched.daemon.metrics.metrics import Metrics
 from dlsched.daemon.round.decided import Decided
 from dlsched.daemon.round.parts import RoundSettings

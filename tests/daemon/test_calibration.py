@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dlsched.daemon.control.calibration import calibration_of
+from dlsched.daemon.control.predicting.calibration import calibration_of
 from dlsched.db.reading.outcomes import PredictedStart
 from dlsched.db.records import Prediction
 from dlsched.protocol.messages import JobId

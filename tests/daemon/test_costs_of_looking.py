@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlsched.daemon import long_lived
-from dlsched.daemon.enforcement import enforce
+from dlsched.daemon.enforcing.enforcement import enforce
 from dlsched.daemon.long_lived import MANY, SOME, LongLivedObjects
 from dlsched.protocol.messages import JobId
 from dlsched.system.clock import wall

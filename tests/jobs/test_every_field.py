@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlsched.cli.jobs.history_export import write_history
+from dlsched.cli.jobs.records.history_export import write_history
 from dlsched.cli.main import run
 from dlsched.cli.output.times import utc_text
 from dlsched.client.job_records import Job

@@ -163,7 +163,7 @@ def _parts_of(found: ShadowReply) -> dict[str, Any]:
 
 
 def _predicted(told: WhatIfOutcome) -> dict[str, Any]:
-    from dlsched.cli.jobs.whatif_tables import job_objects  # noqa: PLC0415
+    from dlsched.cli.jobs.whatif.tables import job_objects  # noqa: PLC0415
 
     return {
         "policy": told.policy,

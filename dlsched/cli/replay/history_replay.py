@@ -6,7 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from dlsched.cli.jobs.history_export import write_history
+from dlsched.cli.jobs.records.history_export import write_history
 from dlsched.cli.output.times import moment_or_ago
 from dlsched.client.job_reading import job_of
 from dlsched.core.cluster.description import Cluster

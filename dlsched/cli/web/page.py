@@ -7,7 +7,7 @@ from html import escape
 
 from dlsched import __version__
 from dlsched.cli.jobs.job_columns import COLUMNS, Row, rows_of
-from dlsched.cli.jobs.whatif_page import predicted_figure
+from dlsched.cli.jobs.whatif.page import predicted_figure
 from dlsched.cli.output.listing import Column
 from dlsched.cli.output.times import column_text, local_text
 from dlsched.cli.web.cluster_view import DAYS, Seen

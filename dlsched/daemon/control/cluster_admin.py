@@ -15,9 +15,9 @@ from dlsched.core.cluster.description import ANY_TYPE
 from dlsched.core.errors import BadInput, plural
 from dlsched.daemon.cluster import Cluster, named_parts, round_settings
 from dlsched.daemon.control.bounds import check_count, check_text
-from dlsched.daemon.control.calibration import calibration_of
+from dlsched.daemon.control.predicting.calibration import calibration_of
 from dlsched.daemon.control.shares import put_shares
-from dlsched.daemon.round.later_arrivals import later_of
+from dlsched.daemon.round.forecasts.later_arrivals import later_of
 from dlsched.daemon.round.snapshot_builder import copy_present
 from dlsched.daemon.rounds import Rounds
 from dlsched.daemon.settings import Settings, differences, load_settings

@@ -25,7 +25,7 @@ from dlsched.daemon.control.views import (
     message,
     stored_view,
 )
-from dlsched.daemon.host_shares import shown_share
+from dlsched.daemon.enforcing.host_shares import shown_share
 from dlsched.daemon.launching import expand_pattern, output_pattern
 from dlsched.daemon.live.nodes import LiveNodes
 from dlsched.daemon.predictions import JobForecast, Predictions

@@ -8,7 +8,7 @@ from dlsched.core.errors import BadInput
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.bounds import LONGEST_S, check_count, check_number, check_text
 from dlsched.daemon.control.job_filters import subject
-from dlsched.daemon.enforcement import evict
+from dlsched.daemon.enforcing.enforcement import evict
 from dlsched.daemon.live.nodes import natural
 from dlsched.daemon.nodes.agents import Described
 from dlsched.db.records import Drained, Event

@@ -9,7 +9,6 @@ from typing import Any
 
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control import audit, job_actions, logs, nodes, speeds, tenants
-from dlsched.daemon.control.alternatives import Alternatives
 from dlsched.daemon.control.attachments import Attachments
 from dlsched.daemon.control.checkpoint_lists import checkpoints
 from dlsched.daemon.control.cluster_admin import ClusterAdmin
@@ -17,7 +16,8 @@ from dlsched.daemon.control.job_details import JobDetails
 from dlsched.daemon.control.job_ends import JobEnds
 from dlsched.daemon.control.job_lists import JobLists
 from dlsched.daemon.control.job_metrics import job_metrics
-from dlsched.daemon.control.shadow import ShadowService
+from dlsched.daemon.control.predicting.alternatives import Alternatives
+from dlsched.daemon.control.predicting.shadow import ShadowService
 from dlsched.daemon.control.short_tasks import short_tasks
 from dlsched.daemon.control.submission import updating
 from dlsched.daemon.control.submission.submit import Submissions

@@ -47,7 +47,7 @@ def decide(snapshot: LiveSnapshot, cpu_clock: Callable[[], float] | None = None)
     cycle, ctx = prepared.cycle, prepared.ctx
     ctx.cpu_clock = cpu_clock
     if isinstance(cycle.parts.scheduling, Chooser):
-        from dlsched.daemon.round.forecasting import forecaster_of  # noqa: PLC0415 - seldom needed
+        from dlsched.daemon.round.forecasts.forecasting import forecaster_of  # noqa: PLC0415 - seldom needed
 
         ctx.forecast = forecaster_of(prepared)
         cycle.choose()

@@ -9,8 +9,8 @@ import numpy as np
 
 from dlsched.core.arrays import Ints
 from dlsched.core.scenarios import SCENARIOS, SURE
-from dlsched.daemon.round.alternatives import Alternative, Question, row_of
-from dlsched.daemon.round.forecasting import HORIZON_S, Outlook
+from dlsched.daemon.round.forecasts.alternatives import Alternative, Question, row_of
+from dlsched.daemon.round.forecasts.forecasting import HORIZON_S, Outlook
 from dlsched.daemon.round.prepared_round import prepare
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from dlsched.core.arrays import Floats, Ints
 from dlsched.core.errors import BadInput
 from dlsched.core.units import FUTURE, HELD_BACK, RUNNING, WAITING
-from dlsched.daemon.round.forecasting import forecast_with
-from dlsched.daemon.round.later_arrivals import LaterArrivals
+from dlsched.daemon.round.forecasts.forecasting import forecast_with
+from dlsched.daemon.round.forecasts.later_arrivals import LaterArrivals
 from dlsched.daemon.round.parts import RoundSettings, refuse_unfit
 from dlsched.daemon.round.prepared_round import predict_rows, prepare
 from dlsched.daemon.round.snapshot import LiveSnapshot

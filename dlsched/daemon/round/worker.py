@@ -21,10 +21,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dlsched.core.errors import BadInput, PolicyFailed
-from dlsched.daemon.round.alternatives import Outcome, Question
 from dlsched.daemon.round.codec import decode, encode
 from dlsched.daemon.round.decided import Decided
-from dlsched.daemon.round.foreseen import Foreseen
+from dlsched.daemon.round.forecasts.alternatives import Outcome, Question
+from dlsched.daemon.round.forecasts.foreseen import Foreseen
 from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.round.snapshot import LiveSnapshot
 from dlsched.system.child_python import child_environment

@@ -16,8 +16,8 @@ from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.errors import BadInput, PolicyFailed
 from dlsched.daemon.cluster import Cluster, shadow_settings
 from dlsched.daemon.leader_driver import LedgerFollower
-from dlsched.daemon.round.alternatives import Alternative, Outcome, Question
 from dlsched.daemon.round.decided import Decided
+from dlsched.daemon.round.forecasts.alternatives import Alternative, Outcome, Question
 from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.round.snapshot_builder import copy_present
 from dlsched.daemon.round.worker import PolicyWorker

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from dlsched.core.units import FUTURE, WAITING
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.live.job_columns import SUSPENDED
-from dlsched.daemon.round.alternatives import Alternative, Outcome, Question, row_of
+from dlsched.daemon.round.forecasts.alternatives import Alternative, Outcome, Question, row_of
 from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.round.snapshot_builder import copy_present
 from dlsched.daemon.round.worker import PolicyWorker

@@ -21,8 +21,8 @@ from dlsched.nodeagent.agent.clients import Clients
 from dlsched.nodeagent.agent.gang_ranks import GangRanks
 from dlsched.nodeagent.agent.gpu_turns import GpuTurns
 from dlsched.nodeagent.agent.health_check import HealthCheck
-from dlsched.nodeagent.agent.keeper_start import KeeperStart
-from dlsched.nodeagent.agent.keepers import Keepers, Message
+from dlsched.nodeagent.agent.keepers.all_keepers import Keepers, Message
+from dlsched.nodeagent.agent.keepers.start import KeeperStart
 from dlsched.nodeagent.agent.leader_link import LeaderLink
 from dlsched.nodeagent.agent.other_agents import OtherAgents
 from dlsched.nodeagent.agent.rank_reports import RankReports

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dlsched.core.errors import DlschedError, NotAllowed, Unavailable
-from dlsched.nodeagent.agent.keepers import Keepers
+from dlsched.nodeagent.agent.keepers.all_keepers import Keepers
 from dlsched.nodeagent.agent.tasks import AgentTasks
 from dlsched.nodeagent.host import ports
 from dlsched.nodeagent.shells import frames

@@ -17,7 +17,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from grpc import aio
 
 from dlsched.core.errors import DlschedError
-from dlsched.nodeagent.agent.keepers import Keepers, Message
+from dlsched.nodeagent.agent.keepers.all_keepers import Keepers, Message
 from dlsched.nodeagent.agent.other_agents import OtherAgents
 from dlsched.nodeagent.agent.tasks import AgentTasks
 from dlsched.nodeagent.ranks.local_ranks import WINDOW

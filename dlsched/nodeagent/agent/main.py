@@ -13,9 +13,9 @@ import sys
 from collections.abc import Sequence
 
 from dlsched.core.errors import DlschedError
+from dlsched.nodeagent.agent.keepers.zygote_link import ZygoteLink, lock_file
 from dlsched.nodeagent.agent.node_policies import make_policy
 from dlsched.nodeagent.agent.settings import read_settings
-from dlsched.nodeagent.agent.zygote_link import ZygoteLink, lock_file
 from dlsched.nodeagent.host.launchers import choose_launcher
 from dlsched.nodeagent.keeper import run_files
 from dlsched.system import slurm_commands

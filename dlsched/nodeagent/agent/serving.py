@@ -14,7 +14,8 @@ from dlsched.core.cluster.features import CONTAINER
 from dlsched.nodeagent.agent import trust
 from dlsched.nodeagent.agent.agent_driver import AgentDriver
 from dlsched.nodeagent.agent.job_output import LogReader
-from dlsched.nodeagent.agent.keeper_start import KeeperStart
+from dlsched.nodeagent.agent.keepers.start import KeeperStart
+from dlsched.nodeagent.agent.keepers.zygote_link import ZygoteLink
 from dlsched.nodeagent.agent.node_description import (
     machine_size,
     node_facts,
@@ -24,7 +25,6 @@ from dlsched.nodeagent.agent.node_description import (
 from dlsched.nodeagent.agent.node_policies import make_policy
 from dlsched.nodeagent.agent.service import AgentService
 from dlsched.nodeagent.agent.settings import Settings
-from dlsched.nodeagent.agent.zygote_link import ZygoteLink
 from dlsched.nodeagent.gpus.backend import GpuBackend
 from dlsched.nodeagent.gpus.fake import FakeGpus
 from dlsched.nodeagent.gpus.watch import GpuWatch

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dlsched.daemon.round.decide import decide
-from dlsched.daemon.round.forecasting import foreseen
+from dlsched.daemon.round.forecasts.forecasting import foreseen
 from dlsched.daemon.round.prepared_round import prepare
 from dlsched.daemon.round.snapshot import LiveSnapshot
 from dlsched.daemon.round.snapshot_builder import take_snapshot

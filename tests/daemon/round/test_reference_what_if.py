@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from dlsched.daemon.round.alternatives import Alternative, Question
-from dlsched.daemon.round.answering import answer
+from dlsched.daemon.round.forecasts.alternatives import Alternative, Question
+from dlsched.daemon.round.forecasts.answering import answer
 from dlsched.daemon.round.snapshot_builder import take_snapshot
 
 pytestmark = pytest.mark.fidelity

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dlsched.core.errors import BadInput
-from dlsched.daemon.round.forecasting import foreseen
+from dlsched.daemon.round.forecasts.forecasting import foreseen
 from dlsched.daemon.round.running_on import run_on
 from dlsched.daemon.round.snapshot_builder import take_snapshot
 from dlsched.db.speeds import SpeedKey, SpeedRow, SpeedsSet

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from scripted_leader import Work
 
-from dlsched.nodeagent.agent.keeper_link import KeeperLink
+from dlsched.nodeagent.agent.keepers.link import KeeperLink
 from dlsched.nodeagent.json_values import UNCLEAR
 from dlsched.nodeagent.keeper.framing import BrokenFrame, Frames, frame
 from dlsched.nodeagent.keeper.keeper_process import ORDERS

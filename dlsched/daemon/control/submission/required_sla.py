@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dlsched.core.errors import BadInput, PolicyFailed, plural
 from dlsched.core.scenarios import verdict_of
-from dlsched.daemon.control.predicted import put_deadline
+from dlsched.daemon.control.predicting.predicted import put_deadline
 from dlsched.daemon.control.submission.earliest_deadline import earliest_deadline
 from dlsched.daemon.control.submission.job_validation import ValidJob
 from dlsched.daemon.predictions import JobForecast, Predictions

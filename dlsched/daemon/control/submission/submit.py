@@ -13,7 +13,7 @@ from itertools import islice
 from dlsched.core.errors import BadInput, NotAllowed, Unavailable, plural
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.bounds import check_text
-from dlsched.daemon.control.predicted import put_deadline, put_moment
+from dlsched.daemon.control.predicting.predicted import put_deadline, put_moment
 from dlsched.daemon.control.submission.job_dependencies import places_of, resolved
 from dlsched.daemon.control.submission.job_validation import (
     ValidJob,

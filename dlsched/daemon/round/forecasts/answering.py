@@ -17,8 +17,8 @@ from dlsched.core.arrays import Floats
 from dlsched.core.errors import BadInput, plural
 from dlsched.core.scenarios import INTERVAL, SCENARIOS, SURE
 from dlsched.core.units import FUTURE, Units
-from dlsched.daemon.round.alternatives import Alternative, Outcome, Question, row_of
-from dlsched.daemon.round.forecasting import HORIZON_S, Outlook, basis_of, latest_submit
+from dlsched.daemon.round.forecasts.alternatives import Alternative, Outcome, Question, row_of
+from dlsched.daemon.round.forecasts.forecasting import HORIZON_S, Outlook, basis_of, latest_submit
 from dlsched.daemon.round.must_move import must_move
 from dlsched.daemon.round.parts import refuse_unfit
 from dlsched.daemon.round.prepared_round import PreparedRound, has_known_steps, prepare

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dlsched.core.errors import BadInput
-from dlsched.daemon.round.alternatives import Alternative, Outcome, Question
-from dlsched.daemon.round.answering import answer
-from dlsched.daemon.round.forecasting import foreseen
+from dlsched.daemon.round.forecasts.alternatives import Alternative, Outcome, Question
+from dlsched.daemon.round.forecasts.answering import answer
+from dlsched.daemon.round.forecasts.forecasting import foreseen
 from dlsched.daemon.round.snapshot_builder import copy_present, take_snapshot
 from dlsched.db.speeds import SpeedKey, SpeedRow, SpeedsSet
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dlsched.daemon.live.tenant_limits import limits_of_classes
-from dlsched.daemon.round.later_arrivals import later_of
+from dlsched.daemon.round.forecasts.later_arrivals import later_of
 from dlsched.daemon.round.running_on import RunOn, run_on
 from dlsched.daemon.round.snapshot import LiveSnapshot
 from dlsched.daemon.round.snapshot_builder import take_snapshot

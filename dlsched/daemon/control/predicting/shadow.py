@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from dlsched.core.errors import BadInput
 from dlsched.daemon.cluster import Cluster
-from dlsched.daemon.control.alternatives import put_figures, put_jobs
 from dlsched.daemon.control.bounds import check_count, check_text
+from dlsched.daemon.control.predicting.alternatives import put_figures, put_jobs
 from dlsched.daemon.supposing.shadow import Look, Shadow
 from dlsched.db.records import Event
 from dlsched.rpc.identity import Identity

@@ -26,8 +26,8 @@ from dlsched.core.speed.belief import AsBelieved
 from dlsched.core.speed.truth import PerformanceModel
 from dlsched.core.units import RUNNING, WAITING
 from dlsched.core.walk.shape import place_shaped
-from dlsched.daemon.round.foreseen import Foreseen
-from dlsched.daemon.round.later_arrivals import LaterArrivals
+from dlsched.daemon.round.forecasts.foreseen import Foreseen
+from dlsched.daemon.round.forecasts.later_arrivals import LaterArrivals
 from dlsched.daemon.round.prepared_round import PreparedRound, has_known_steps, prepare
 from dlsched.daemon.round.snapshot import LiveSnapshot
 from simulate.engine import Engine

@@ -51,7 +51,7 @@ def metrics_command(
 ) -> None:
     """Show how a job's loss, speed and own metrics have developed, one line a metric."""
     from dlsched.cli.jobs.logs import one_job  # noqa: PLC0415
-    from dlsched.cli.jobs.metrics_export import check_target, save_metrics  # noqa: PLC0415
+    from dlsched.cli.jobs.records.metrics_export import check_target, save_metrics  # noqa: PLC0415
     from dlsched.cli.output.json_output import object_of, print_json, print_json_lines  # noqa: PLC0415
     from dlsched.cli.output.listing import Column, listing  # noqa: PLC0415
     from dlsched.cli.output.terminal import terminal  # noqa: PLC0415

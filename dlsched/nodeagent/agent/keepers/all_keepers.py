@@ -14,13 +14,14 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, TypeVar
 
 from dlsched.core.errors import DlschedError
-from dlsched.nodeagent.agent import accounts, keeper_cleanup
-from dlsched.nodeagent.agent.keeper_link import KeeperLink
-from dlsched.nodeagent.agent.keeper_start import KeeperStart
+from dlsched.nodeagent.agent import accounts
+from dlsched.nodeagent.agent.keepers import cleanup
+from dlsched.nodeagent.agent.keepers.link import KeeperLink
+from dlsched.nodeagent.agent.keepers.start import KeeperStart
+from dlsched.nodeagent.agent.keepers.zygote_link import CannotStartKeeper
 from dlsched.nodeagent.agent.leader_link import LeaderLink, NotLaunched
 from dlsched.nodeagent.agent.settings import Settings
 from dlsched.nodeagent.agent.tasks import AgentTasks
-from dlsched.nodeagent.agent.zygote_link import CannotStartKeeper
 from dlsched.nodeagent.gpus.watch import GpuWatch
 from dlsched.nodeagent.host import cgroups, processes, systemd_units
 from dlsched.nodeagent.json_values import value_of
@@ -80,7 +81,7 @@ class Keepers:
         runs, statuses = [], []
         boot = clock.boot_id()
         await self._have_files_written_again()
-        for found in keeper_cleanup.remaining_runs(self.settings.state_dir, self.settings.run_dir):
+        for found in cleanup.remaining_runs(self.settings.state_dir, self.settings.run_dir):
             run_id = found.file.desired.key.run_id
             self.facts[run_id] = found.file.facts
             self._folders[run_id] = self._folder(found.file.desired)
@@ -126,8 +127,8 @@ class Keepers:
         logged = False
         since = clock.boottime()
         while True:
-            found = await self.tasks.in_thread(keeper_cleanup.wake_keepers, run_dir)
-            missing = keeper_cleanup.without_records(found, state_dir)
+            found = await self.tasks.in_thread(cleanup.wake_keepers, run_dir)
+            missing = cleanup.without_records(found, state_dir)
             if not missing:
                 return
             if not logged and clock.boottime() - since > _KEEPER_ANSWERS_S:
@@ -139,7 +140,7 @@ class Keepers:
     async def _kill_strays(self) -> None:
         """Kill the processes of runs that have neither a keeper nor a record any more."""
         arguments = (self.settings.run_dir, set(self.facts))
-        while strays := await self.tasks.in_thread(keeper_cleanup.kill_strays, *arguments):
+        while strays := await self.tasks.in_thread(cleanup.kill_strays, *arguments):
             log.warning("strays-killed pids=%s", ",".join(str(each.pid) for each in strays))
             await asyncio.sleep(_AGAIN_S)
 
@@ -346,7 +347,7 @@ class Keepers:
         self._failures.pop(run_id, None)
         self._suspensions.pop(run_id, None)
         if folder is not None:
-            await self.tasks.on_disk(keeper_cleanup.delete_run, folder)
+            await self.tasks.on_disk(cleanup.delete_run, folder)
         await self._remove_cgroup(facts.cgroup if facts is not None else "")
 
     async def _remove_cgroup(self, path: str) -> None:
@@ -365,7 +366,7 @@ class Keepers:
             if found.exit is None and found.file.facts.unit:
                 await self._wait_for_unit(folder)
             while left := await self.tasks.in_thread(
-                keeper_cleanup.kill_leftovers, found, m.NodeName(self.settings.name)
+                cleanup.kill_leftovers, found, m.NodeName(self.settings.name)
             ):
                 if clock.boottime() - since > self.settings.timing.unkillable_s:
                     pids = ", ".join(str(each.pid) for each in left)

@@ -21,7 +21,7 @@ from dlsched.core.scenarios import (
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.bounds import check_text
 from dlsched.daemon.control.job_filters import chosen_ids, names_jobs, no_such, stored_names
-from dlsched.daemon.control.predicted import put_moment
+from dlsched.daemon.control.predicting.predicted import put_moment
 from dlsched.daemon.control.submission.elastic import check_sizes
 from dlsched.daemon.control.submission.job_validation import (
     check_fits,
@@ -34,7 +34,7 @@ from dlsched.daemon.control.submission.quotas import refuse_beyond_quota
 from dlsched.daemon.control.submission.slas import curve_text
 from dlsched.daemon.control.views import word
 from dlsched.daemon.live.live_state import LiveState
-from dlsched.daemon.round.alternatives import Outcome
+from dlsched.daemon.round.forecasts.alternatives import Outcome
 from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.rpc_errors import NotPossible, TooMuch
 from dlsched.daemon.supposing.what_if import Answer, Wanted, WhatIf

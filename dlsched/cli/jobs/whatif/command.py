@@ -76,10 +76,10 @@ def whatif_command(
     request.schedule = html is not None
     with daemon.client() as cluster:
         reply = cluster.what_if(request)
-    from dlsched.cli.jobs.whatif_tables import print_answer, print_answer_json  # noqa: PLC0415
+    from dlsched.cli.jobs.whatif.tables import print_answer, print_answer_json  # noqa: PLC0415
 
     if html is not None:
-        from dlsched.cli.jobs.whatif_page import write_page  # noqa: PLC0415
+        from dlsched.cli.jobs.whatif.page import write_page  # noqa: PLC0415
 
         write_page(reply, html)
     if as_json:

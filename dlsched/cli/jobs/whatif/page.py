@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from dlsched.cli.jobs.predicted import range_text
-from dlsched.cli.jobs.whatif_tables import cells_of, note_of, title_of
+from dlsched.cli.jobs.whatif.tables import cells_of, note_of, title_of
 from dlsched.cli.output.file_output import save
 from dlsched.cli.output.times import clock_text, local_text
 from dlsched.client.submission.durations import duration_text

@@ -19,8 +19,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dlsched.nodeagent.agent.settings import Settings
-from dlsched.nodeagent.agent.zygote_link import (
+from dlsched.nodeagent.agent.keepers.zygote_link import (
     ZYGOTE,
     CannotStartKeeper,
     StartedKeeper,
@@ -28,6 +27,7 @@ from dlsched.nodeagent.agent.zygote_link import (
     keeper_environment,
     request_keeper,
 )
+from dlsched.nodeagent.agent.settings import Settings
 from dlsched.nodeagent.gpus.backend import Inventory
 from dlsched.nodeagent.host import cgroups, systemd_units
 from dlsched.nodeagent.host.launchers import Launcher

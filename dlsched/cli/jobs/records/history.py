@@ -52,7 +52,7 @@ def history_command(
     if output.is_json and export is not None:
         raise BadInput("--json, --jsonl and --export: only one of them")
     if export is not None:
-        from dlsched.cli.jobs.history_export import check_target  # noqa: PLC0415
+        from dlsched.cli.jobs.records.history_export import check_target  # noqa: PLC0415
 
         check_target(export)
     out = terminal(output.colour)
@@ -78,7 +78,7 @@ def history_command(
 
 
 def _export(found: Iterator[Job], export: str) -> None:
-    from dlsched.cli.jobs.history_export import write_history  # noqa: PLC0415
+    from dlsched.cli.jobs.records.history_export import write_history  # noqa: PLC0415
 
     jobs, left_out = write_history(list(found), export)
     told = f"{plural(jobs, 'job')} written to {'stdout' if export == '-' else export}"

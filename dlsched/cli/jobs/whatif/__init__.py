@@ -1,0 +1,1 @@
+"""`dlsched whatif`: what would be under other choices."""

@@ -1,0 +1,1 @@
+"""Calls about what is to come: other choices, a second policy, how right predictions were."""

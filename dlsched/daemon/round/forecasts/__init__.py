@@ -1,0 +1,1 @@
+"""What the round worker answers of the future, with the same policy code."""

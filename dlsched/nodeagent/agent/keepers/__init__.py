@@ -1,0 +1,1 @@
+"""The keepers of a node as its agent has them: started, reached, cleaned up after."""
