@@ -202,6 +202,10 @@ def _number_text(name: str, value: float) -> str:
 
     if name == "umask":
         return f"{int(value):04o}"
+    if name.endswith("_s"):
+        from dlsched.client.submission.durations import duration_text  # noqa: PLC0415
+
+        return duration_text(value)
     return memory_text(int(value)) if name.endswith("_bytes") else f"{value:.12g}"
 
 

@@ -56,6 +56,13 @@ def test_a_pending_job_ends_with_why(dlsched, control, job_view, local_is_utc):
     assert control.request("Show").why_order
 
 
+def test_seconds_that_a_job_asks_for_are_shown_as_a_time(dlsched, control, job_view):
+    asked = pb.JobRequest(expected_s=5400.0)
+    detail = pb.JobDetail(job=job_view(7, state="PENDING"), request=asked)
+    control.answers["Show"] = pb.ShowReply(jobs=[detail])
+    assert "  expected time  1:30:00\n" in dlsched("show", "7").out
+
+
 def test_a_training_shows_its_model_and_what_one_more_gpu_would_give(dlsched, control, job_view):
     training = pb.TrainingView(
         gpu_type="v100", model=[0.05, 0.002, 0.1, 0.01, 0.02, 0.003, 1.5], observations=8,
