@@ -2,12 +2,15 @@
 
 Rank 0 listens at MASTER_ADDR and MASTER_PORT; each other rank sends it a few numbers and gets the
 numbers of all ranks back. A rank that has closed its connection wants nothing. Rank 0 accepts the
-first connection for each rank that names this job and run, and no other.
+first connection for each rank whose greeting proves that it knows the run's id, which is random and
+in the environment of the run's processes alone, and no other.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import hmac
 import socket
 import struct
 import time
@@ -19,7 +22,7 @@ from dlsched.job.gang.greetings import Greetings
 from dlsched.job.runtime import Runtime
 
 NUMBERS = struct.Struct("!5q")
-GREETING = 192  # bytes, padded
+PROOF = "sha256"
 LOOK_S = 1.0  # between two looks for connections that say no greeting
 
 
@@ -97,7 +100,7 @@ class Star:
                 f"cannot listen on MASTER_PORT={runtime.master_port}: {error.strerror}; "
                 "make the process group before the first step, or give another port"
             ) from None
-        greetings = Greetings(listener, GREETING)
+        greetings = Greetings(listener, hashlib.new(PROOF).digest_size)
         with contextlib.closing(greetings):
             while len(self._peers) < runtime.world_size - 1:
                 left = self._left("the other ranks did not connect in time")
@@ -106,7 +109,8 @@ class Star:
 
     def _admit(self, greeting: bytes, peer: socket.socket) -> None:
         for rank in range(1, self._runtime.world_size):
-            if greeting == _greeting(self._runtime, rank) and rank not in self._peers:
+            expected = _greeting(self._runtime, rank)
+            if rank not in self._peers and hmac.compare_digest(greeting, expected):
                 peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._peers[rank] = peer
                 return
@@ -150,8 +154,8 @@ class Star:
 
 
 def _greeting(runtime: Runtime, rank: int) -> bytes:
-    text = f"dlsched 1 {runtime.job} {runtime.run} {rank} {runtime.world_size}"
-    return text.encode()[:GREETING].ljust(GREETING, b"\0")
+    text = f"dlsched 2 {runtime.job} {runtime.run} {rank} {runtime.world_size}"
+    return hmac.digest(runtime.run_id.encode(), text.encode(), PROOF)
 
 
 def _address(runtime: Runtime) -> tuple[socket.AddressFamily, tuple[str, int]]:

@@ -105,6 +105,18 @@ def test_an_unknown_connection_at_the_port_is_refused(ranks: Any, free_port: int
     stranger.kill()
 
 
+def test_a_rank_that_does_not_know_the_runs_id_is_no_rank(ranks: Any, free_port: int) -> None:
+    names = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port)}
+    start = partial(ranks.start, PROGRAM, "0", "20")
+    first = start(environment={"RANK": "0", "DLSCHED_RUN_ID": "right", **names})
+    for guess in ("", "wrong"):
+        stranger = start(environment={"RANK": "1", "DLSCHED_RUN_ID": guess, **names})
+        lines(stranger, 1)
+        ranks.end(stranger)
+    second = start(environment={"RANK": "1", "DLSCHED_RUN_ID": "right", **names})
+    assert [ranks.end(each)[0] for each in (first, second)] == [0, 0]
+
+
 def test_connections_that_say_no_greeting_delay_no_gang(ranks: Any, free_port: int) -> None:
     names = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port)}
     start = partial(ranks.start, PROGRAM, "0", "20")
