@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from dlsched.torture.local_cluster import LocalCluster, eventually
+from tests.nvml_stub import COMPILER, build_stub
 
 pytestmark = pytest.mark.slow
-STUB = Path(__file__).resolve().parents[2] / "nodeagent/gpus/stub_nvml.c"
-COMPILER = shutil.which("cc")
 PROFILING_S = 20.0  # the daemon looks at the GPUs every 5 s
 FOREVER = "sleep 600"
 
@@ -24,9 +20,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """A node of one pretended GPU, and one that profiles; its two GPUs have a driver."""
     if COMPILER is None:
         pytest.skip("no C compiler to build the driver's stand-in with")
-    folder = tmp_path_factory.mktemp("nvml")
-    library = folder / "libnvidia-ml.so.1"
-    subprocess.run([COMPILER, "-shared", "-fPIC", "-o", library, STUB], check=True)
+    folder = build_stub(tmp_path_factory.mktemp("nvml"))
     facts = "gpus 2\nbusy 0 10\nbusy 1 15\nused 0 1024\nused 1 2048\n"
     (folder / "facts").write_text(facts)
     options = ["profiling_hosts=n2", f"profiling_s={PROFILING_S:g}", "sharing=always", "check_s=1"]

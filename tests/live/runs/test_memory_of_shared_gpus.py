@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,10 +10,9 @@ import pytest
 
 from dlsched.daemon.round.snapshot import read_snapshot
 from dlsched.torture.local_cluster import LocalCluster, eventually
+from tests.nvml_stub import COMPILER, build_stub
 
 pytestmark = pytest.mark.slow
-STUB = Path(__file__).resolve().parents[2] / "nodeagent/gpus/stub_nvml.c"
-COMPILER = shutil.which("cc")
 FOREVER = "exec sleep 600"
 
 
@@ -24,8 +21,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     """A node of two GPUs of 80 GiB, on which the driver sees 50 and 40 GiB in use."""
     if COMPILER is None:
         pytest.skip("no C compiler to build the driver's stand-in with")
-    library = tmp_path / "libnvidia-ml.so.1"
-    subprocess.run([COMPILER, "-shared", "-fPIC", "-o", library, STUB], check=True)
+    build_stub(tmp_path)
     (tmp_path / "facts").write_text("gpus 2\nbusy 0 10\nbusy 1 15\nused 0 51200\nused 1 40960\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LD_LIBRARY_PATH", str(tmp_path))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +12,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dlsched.torture.local_cluster import LocalCluster, eventually
+from tests.nvml_stub import COMPILER, build_stub
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[3]
 MONITORING = ROOT / "packaging/monitoring"
-STUB = ROOT / "tests/nodeagent/gpus/stub_nvml.c"
-COMPILER = shutil.which("cc")
 
 Scrape = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -56,9 +53,7 @@ class Monitored(LocalCluster):
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
     if COMPILER is None:
         pytest.skip("no C compiler to build the driver's stand-in with")
-    folder = tmp_path_factory.mktemp("nvml")
-    library = folder / "libnvidia-ml.so.1"
-    subprocess.run([COMPILER, "-shared", "-fPIC", "-o", library, STUB], check=True)
+    folder = build_stub(tmp_path_factory.mktemp("nvml"))
     (folder / "facts").write_text("gpus 2\nbusy 0 74\nbusy 1 0\nused 0 1024\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LD_LIBRARY_PATH", str(folder))

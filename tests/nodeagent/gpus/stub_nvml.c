@@ -96,7 +96,9 @@ int nvmlDeviceGetCurrentClocksEventReasons(void *device, uint64_t *reasons) {
     return 0;
 }
 int nvmlDeviceGetP2PStatus(void *one, void *two, int what, int *status) {
-    *status = one == two ? 1 : 0;
+    long size = 1 << 20; // GPUs of one NVLink domain; all of them, if nothing is said
+    lookup("domain", 0, 0, &size, 0);
+    *status = one == two || index_of(one) / size != index_of(two) / size;
     return 0;
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, process_t *found) {
