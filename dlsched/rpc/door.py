@@ -129,12 +129,15 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
 
         async def one(requests: AsyncIterator[bytes], context: Any) -> Any:
             async with self._admitted(method, requests, context, decode) as request:
+                await _closed(requests)
                 return await inner(request, context)
 
         async def many(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[Any]:
             async with self._admitted(method, requests, context, decode) as request:
                 if handler.request_streaming:
                     request = self._every(method, request, requests, decode)  # noqa: PLW2901
+                else:
+                    await _closed(requests)
                 answers = inner(request, context)
                 if isawaitable(answers):  # it writes its answers itself
                     await answers
@@ -267,6 +270,12 @@ async def _received(method: str, requests: AsyncIterator[bytes]) -> bytes:
     if refused is not None:
         raise refused
     return raw
+
+
+async def _closed(requests: AsyncIterator[bytes]) -> None:
+    """Read no more: gRPC's reader, a cycle, would keep the bytes until the next collection."""
+    reader: Any = aiter(requests)
+    await reader.aclose()
 
 
 def too_large(method: str, size: int) -> Exception | None:
