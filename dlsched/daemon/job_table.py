@@ -166,7 +166,8 @@ class JobTable:
             self._attached(row, after, changed)
         for event in changes.of(Event):
             if event.kind == "cancel" and event.job is not None:
-                self.of(event.job).cancelled_by = self.of(event.job).cancelled_by or event.actor
+                facts = self.of(event.job)
+                facts.cancelled_by = facts.cancelled_by or event.actor
                 changed.add(event.job)
         for job in changed:
             row = after.jobs.get(job)

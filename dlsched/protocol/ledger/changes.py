@@ -17,8 +17,8 @@ T = TypeVar("T")
 class Changes(tuple[Write, ...]):
     """Changes in order.
 
-    A submission has tens of thousands, and most of those who follow the ledger look for a few
-    kinds; to ask for these costs them nothing where there are none. Kinds are exact types.
+    A submission has tens of thousands of them, and most parts that follow the ledger look for a
+    few kinds: where there are none, asking for them costs nothing. Kinds are exact types.
     """
 
     @cached_property
