@@ -259,6 +259,18 @@ def test_an_admission_that_admits_no_job_does_not_hang(lab: Any, clock: str) -> 
     assert str(engine.refusals[1]) == "Admission: not today"
 
 
+@pytest.mark.parametrize("clock", ["rounds", "events"])
+@pytest.mark.parametrize("policy", ["sia", "pollux"])
+def test_a_job_that_fits_on_no_one_gpu_type_ends_the_run_soon(
+    lab: Any, policy: str, clock: str
+) -> None:
+    jobs = [(0, 3, 600), (10, 5, 600), (20, 2, 600)]
+    result = lab.run(jobs, policy, cluster="2x2:v100+1x4:k80", clock=clock)
+    assert result.jobs.status.tolist() == ["completed", "unfinished", "completed"]
+    assert "1 job can never run" in result.warnings
+    assert result.summary["decisions"] < 30  # eleven rounds of a minute, and those of arrivals
+
+
 class Sleeper(SchedulingPolicy[NoOptions]):
     """Starts every job an hour after the first decision, by its own alarm."""
 

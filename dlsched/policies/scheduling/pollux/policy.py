@@ -9,6 +9,7 @@ ages and restart times in seconds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -53,6 +54,7 @@ class Pollux(SchedulingPolicy[PolluxOptions]):
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """One round, or a fill of idle GPUs."""
         no: dict[int, Refused] = {}  # by row of the problem
+        current = None
         if ctx.mode == "full" or ctx.free_gpus:
             current = problem_of_round(ctx, walk, self.options, self._tables)
             if current is not None:
@@ -63,7 +65,9 @@ class Pollux(SchedulingPolicy[PolluxOptions]):
                 placed = no[row] if row in no else walk.place(row)
                 if isinstance(placed, Refused):
                     walk.refuse(row, placed)
-        if not ctx.round_length and len(ctx.active):  # the best state changes as jobs grow older
+        if not (ctx.occupancy.held or (current is not None and current.problem.may_run.any())):
+            walk.stable_until(math.inf)  # time alone lets no job start
+        elif not ctx.round_length and len(ctx.active):  # the best state changes as jobs grow older
             walk.wake_at(ctx.now + self.options.interval_s)
 
     def _decide(self, current: RoundProblem, ctx: RoundContext, walk: Walk) -> dict[int, Refused]:

@@ -82,6 +82,17 @@ class Problem:
         """The largest number of replicas that the tables know."""
         return int(self.speedup.shape[2]) - 1
 
+    @property
+    def may_run(self) -> Bools:
+        """[job] Whether it would have its least replicas if all GPUs were free."""
+        types = self.gpu_type if self.gpu_type is not None else np.zeros(self.nodes, np.int64)
+        room = np.where(self.allowed, self.capacity, 0)
+        widest = [
+            np.sort(room[:, types == gpu_type], axis=1)[:, -self.widest :].sum(axis=1)
+            for gpu_type in sorted(set(types.tolist()))
+        ]
+        return np.asarray(np.max(widest, axis=0) >= self.least)
+
     def first_nodes(self, count: int) -> Problem:
         """The same problem for the first so many nodes, or with additional empty nodes.
 

@@ -11,6 +11,8 @@ of the others (steps/s), restart times in seconds.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from dlsched.core.allocation import Grant, Refused
@@ -23,8 +25,13 @@ from dlsched.core.walk.node_counts import counts_of, lay_out
 from dlsched.core.walk.walk import Walk
 from dlsched.policies.highs import Limits
 from dlsched.policies.scheduling.sia.configurations import NONE, Configurations
-from dlsched.policies.scheduling.sia.goodput_matrix import charge_moves, elastic_rows, worth_of
-from dlsched.policies.scheduling.sia.integer_program import Program
+from dlsched.policies.scheduling.sia.goodput_matrix import (
+    Worth,
+    charge_moves,
+    elastic_rows,
+    worth_of,
+)
+from dlsched.policies.scheduling.sia.integer_program import MISSING, Program
 from dlsched.policies.scheduling.sia.node_capacity import NodeCapacity
 from dlsched.policies.scheduling.sia.options import SiaOptions
 from dlsched.policies.scheduling.sia.placement import (
@@ -70,10 +77,14 @@ class Sia(SchedulingPolicy[SiaOptions]):
             np.array([row in movable or row not in held for row in rows.tolist()], np.bool_)
         ]
         if not len(rows):
+            self._wait_for_a_change(walk)
             return
         chosen = Units(ctx.table, rows, ctx.now)
         room = self._room(chosen, capacity, ctx)
-        choice, grants = self._choose(chosen, room, capacity, ctx)
+        jobs = worth_of(chosen, ctx, room, self.options)
+        if not (jobs.worth > MISSING).any():  # no job has a configuration here
+            self._wait_for_a_change(walk)
+        choice, grants = self._choose(chosen, jobs, room, capacity, ctx)
         requests = {
             row: Request(int(room.gpu_type[at]), int(room.gpus[at]))
             for row, at in zip(rows.tolist(), choice.tolist(), strict=True)
@@ -88,6 +99,12 @@ class Sia(SchedulingPolicy[SiaOptions]):
             if row not in plan:
                 walk.refuse(row, self._why(row, requests, room, ctx))
         self._carry_out(plan, movable, grants, walk)
+
+    @staticmethod
+    def _wait_for_a_change(walk: Walk) -> None:
+        """While no job runs, time alone lets none start of those that wait."""
+        if not walk.occupancy.held:
+            walk.stable_until(math.inf)
 
     def _place_particular(self, rows: Rows, ctx: RoundContext, walk: Walk) -> Rows:
         """Start rows that ask for particular nodes or shapes where the placement puts them.
@@ -176,11 +193,15 @@ class Sia(SchedulingPolicy[SiaOptions]):
         return room.with_gangs(ctx.table.gang[rigid].tolist())
 
     def _choose(
-        self, units: Units, room: Configurations, capacity: NodeCapacity, ctx: RoundContext
+        self,
+        units: Units,
+        jobs: Worth,
+        room: Configurations,
+        capacity: NodeCapacity,
+        ctx: RoundContext,
     ) -> tuple[Ints, dict[int, Grant]]:
         """The program's choice of a configuration for each unit."""
         options = self.options
-        jobs = worth_of(units, ctx, room, options)
         now = self._now(units.rows, room, capacity, ctx)
         worth = charge_moves(jobs.worth, now, jobs.factor, single=options.rounding == "artifact")
         problem = Program.of(
