@@ -13,9 +13,9 @@ from difflib import get_close_matches
 from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
-from dlsched.cli.typer_commands import for_typer
+from dlsched.cli.typer_commands import Command, for_typer
 from dlsched.core.errors import BadInput
 
 
@@ -271,12 +271,12 @@ def _typer_command(name: str, command: LazyCommand) -> Any:
         settings["allow_interspersed_args"] = False
     if command.passes_words:
         settings |= {"ignore_unknown_options": True, "help_option_names": []}
-    kind = _KeepsDashes if command.takes_command else TyperCommand
+    kind = _KeepsDashes if command.takes_command else Command
     alone.command(name, cls=kind, context_settings=settings)(for_typer(found))
     return typer.main.get_command(alone)
 
 
-class _KeepsDashes(TyperCommand):
+class _KeepsDashes(Command):
     """A command whose `words` still begin with the `--` that typer takes away."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

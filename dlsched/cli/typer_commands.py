@@ -4,14 +4,49 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 from dlsched.cli.option_groups import Declared
+from dlsched.core.errors import BadInput
 from dlsched.record import Record
+
+
+class Command(TyperCommand):
+    """A command whose options have values: `--`, which ends the options, is none."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words as typer does.
+
+        Raises:
+            BadInput: an option is the last word, or `--` follows it, and it needs a value.
+        """
+        if not ctx.resilient_parsing:  # which a shell asks for that completes a line
+            self._check_values(ctx, iter(args))
+        return super().parse_args(ctx, args)
+
+    def _check_values(self, ctx: Any, words: Iterator[str]) -> None:
+        with_value = {
+            spelling
+            for each in self.get_params(ctx)
+            if each.param_type_name == "option" and not (each.is_flag or each.count)
+            for spelling in each.opts
+        }
+        for word in words:
+            if word[:1] != "-" and ctx.allow_interspersed_args:
+                continue
+            if word[:1] != "-" or word == "--":
+                return
+            option = word
+            if word[:2] != "--":  # letters: one that takes a value takes the letters behind it
+                places = (k for k in range(1, len(word)) if f"-{word[k]}" in with_value)
+                option = f"-{word[next(places, 0) :]}"
+            if option in with_value and next(words, "--") == "--":
+                raise BadInput(f"{option}: needs a value")
 
 
 class CommandGroup(typer.Typer):
@@ -24,7 +59,7 @@ class CommandGroup(typer.Typer):
 
     def command(self, *names: Any, **settings: Any) -> Callable[[Any], Any]:
         """Register a command, as typer does."""
-        register = super().command(*names, **settings)
+        register = super().command(*names, **{"cls": Command} | settings)
 
         def registered(command: Any) -> Any:
             register(for_typer(command))

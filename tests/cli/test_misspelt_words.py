@@ -34,6 +34,27 @@ def test_a_misspelt_word_is_one_line_with_the_word_meant(dlsched, trace, words, 
         assert called.err.endswith(f" (did you mean {meant!r}?)\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ("submit --name -- true", "--name"),
+        ("submit --hold --name -- true", "--name"),
+        ("submit -HJ -- true", "-J"),
+        ("submit --interactive --gpus -- true", "--gpus"),
+        ("queue --user", "--user"),
+        ("queue -au", "-u"),
+        ("cancel 7 --reason --", "--reason"),
+        ("replay jobs.csv --cluster --", "--cluster"),
+        ("admin shadow set fifo --placement -- x", "--placement"),
+        ("trace generate -o", "-o"),
+    ],
+)
+def test_an_option_without_its_value_is_named(dlsched, words, option):
+    called = dlsched(*words.split())
+    assert (called.code, called.out) == (2, "")
+    assert called.err == f"dlsched: {option}: needs a value\n"
+
+
 def test_every_command_of_slurm_is_told_with_commands_that_exist():
     for theirs, ours in SLURM.items():
         first, *rest = re.findall(r"[a-z][a-z-]+", ours.split(" JOB")[0])

@@ -62,6 +62,7 @@ def test_only_the_first_block_counts_and_later_directives_cause_a_note() -> None
         ("#DLSCHED --zzz", "s.sh:2: #DLSCHED --zzz: not supported"),
         ("#SBATCH foo", "s.sh:2: #SBATCH: 'foo' is not an option"),
         ("#SBATCH -J", "s.sh:2: -J: needs a value"),
+        ("#SBATCH --job-name -- true", "s.sh:2: --job-name: needs a value"),
         ("#SBATCH --hold=yes", "s.sh:2: --hold: takes no value"),
         ("#SBATCH --exclusive=user", "s.sh:2: --exclusive: takes no value"),
         ("#SBATCH -J 'open", "s.sh:2: #SBATCH: no closing quotation"),

@@ -178,7 +178,7 @@ def take_option(todo: list[str], *, is_slurm: bool, what: str = "") -> Given:
         usual = _OF_ITSELF.get(option.name) if is_slurm else None
         if usual is not None and not (todo and todo[0].lstrip("-").isdecimal()):
             return Given(word=word, option=option, value=usual)
-        if not todo:
+        if not todo or todo[0] == "--":
             raise BadInput(f"{what}{word}: needs a value")
         value = todo.pop(0)
     return Given(word=word, option=option, value=value)
