@@ -9,7 +9,7 @@ from dataclasses import MISSING, fields
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperOption
 
 from dlsched.cli.option_groups import Declared
 from dlsched.core.errors import BadInput
@@ -33,7 +33,7 @@ class Command(TyperCommand):
         with_value = {
             spelling
             for each in self.get_params(ctx)
-            if each.param_type_name == "option" and not (each.is_flag or each.count)
+            if isinstance(each, TyperOption) and not (each.is_flag or each.count)
             for spelling in each.opts
         }
         for word in words:

@@ -557,11 +557,11 @@ def load_settings(path: Path) -> Settings:
         settings = Settings.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "file"
+        where = ".".join(map(str, first["loc"]))  # empty where the reason itself begins with it
         why = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
             why = "unknown key"
-        raise BadInput(f"{path}: {where}: {why}") from None
+        raise BadInput(": ".join(part for part in (str(path), where, why) if part)) from None
     if mode & 0o077 and has_password(settings.daemon.database):
         raise NotTrusted(
             f"{path} has a password in daemon.database and can be read by others "

@@ -141,7 +141,7 @@ _OURS |= {
     },
 }
 _ALIASES = {"scheduling": {"fjf": "first-fit", "synthesizer": "what-if"}}
-_FLAGS = {"scheduling": "--policy", "estimator": "--estimate"}
+_WORDS = {"scheduling": "policy", "estimator": "estimate"}  # of options and configurations
 
 STAGES = tuple(_OURS)
 
@@ -173,8 +173,7 @@ def find(stage: str, name: str) -> type[Stage[Any]]:
         return found
     for point in entry_points(group=f"dlsched.{stage}", name=name):
         return _loaded(stage, point)
-    flag = _FLAGS.get(stage, f"--{stage}")
-    raise not_known(f"{flag}:", name, names(stage))
+    raise not_known(_WORDS.get(stage, stage), name, names(stage))
 
 
 def _loaded(stage: str, point: EntryPoint) -> type[Stage[Any]]:

@@ -20,7 +20,7 @@ from dlsched.cli.command_table import ADMIN_COMMANDS, COMMANDS, SLURM
         ("squeue -a", "no such command 'squeue'; here it is dlsched queue"),
         ("queue --stat R", "no such option: --stat (Possible options: --start, --state, --watch)"),
         ("policy show srft", "policy 'srft' is not known; known: fifo, "),
-        ("replay TRACE --policy srft", "--policy: 'srft' is not known; known: fifo, "),
+        ("replay TRACE --policy srft", "policy 'srft' is not known; known: fifo, "),
         ("replay TRACE -o semantics=blx", "semantics 'blx' is not known; known: "),
     ],
 )  # fmt: skip

@@ -89,6 +89,10 @@ def test_only_operators_set_it_and_what_cannot_decide_is_refused(tmp_path: Path)
         assert running.daemon.shadow.settings is None
         code, _, err = await dlsched(running, "admin", "shadow", "set", "las", "-o", "x")
         assert (code, err) == (2, "dlsched: -o: 'x' is not KEY=VALUE\n")
+        code, _, err = await dlsched(running, "admin", "shadow", "set", "nope")
+        assert (code, err.count("\n")) == (1, 1)
+        assert "policy 'nope' is not known; known: fifo, " in err
+        assert "--policy" not in err
 
     play(tmp_path, scene)
 

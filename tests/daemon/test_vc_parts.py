@@ -92,7 +92,7 @@ def test_impossible_virtual_clusters_are_refused(
     file.write_text("\n".join(lines) + "\n")
     with pytest.raises(BadInput) as raised:
         load_settings(file)
-    assert str(raised.value) == f"{file}: file: vcs: {said}"
+    assert str(raised.value) == f"{file}: vcs: {said}"
 
 
 def test_parts_whose_parent_left_the_configuration_stand_alone(tmp_path: Path) -> None:

@@ -376,10 +376,10 @@ def test_a_restart_longer_than_a_drifting_round_is_worked_off(lab: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"policy": "no-such"}, "--policy: 'no-such' is not known"),
-        ({"placement": "no-such"}, "--placement: 'no-such' is not known"),
-        ({"admission": "no-such"}, "--admission: 'no-such' is not known"),
-        ({"estimate": "no-such"}, "--estimate: 'no-such' is not known"),
+        ({"policy": "no-such"}, "policy 'no-such' is not known"),
+        ({"placement": "no-such"}, "placement 'no-such' is not known"),
+        ({"admission": "no-such"}, "admission 'no-such' is not known"),
+        ({"estimate": "no-such"}, "estimate 'no-such' is not known"),
         ({"estimate": "oracle:1"}, "takes no value"),
         ({"estimate": "noise:much"}, "must be a number"),
         ({"estimate": "user"}, "needs the column time_limit"),

@@ -145,8 +145,8 @@ def test_an_abandoned_round_leaves_no_answer_behind(live: Any, with_worker: Any)
 @pytest.mark.parametrize(
     ("parts", "options", "text"),
     [
-        ({"scheduling": "nope"}, (), "--policy: 'nope' is not known; known: fifo,"),
-        ({"scheduling": "las", "placement": "nope"}, (), "--placement: 'nope' is not known"),
+        ({"scheduling": "nope"}, (), "policy 'nope' is not known; known: fifo,"),
+        ({"scheduling": "las", "placement": "nope"}, (), "placement 'nope' is not known"),
         ({"scheduling": "las"}, ("speed=1",), "-o speed: neither las nor the other parts"),
         ({"scheduling": "las"}, ("guard_s=x",), "option las.guard_s must be a number, not 'x'"),
         ({"scheduling": "las"}, ("nonsense",), "-o 'nonsense' does not read KEY=VALUE"),
