@@ -13,20 +13,22 @@ import os
 import selectors
 import signal
 import socket
-import stat
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import NoReturn
 
+from dlsched.job import caller_input
 from dlsched.job.errors import JobError
 from dlsched.job.messages import (
+    EVERY_RANK,
     MAX_MESSAGE,
     BadMessage,
     Done,
     Exited,
     FromKeeper,
+    InputTaken,
     Output,
     Refused,
     RunRanks,
@@ -51,18 +53,16 @@ def launch(
     label: bool = False,
     output: Callable[[Started], Write] | None = None,
     limit_s: float = 0.0,
-    reads: bool | None = None,
 ) -> int:
     """Start ranks and wait for them; return the highest of their exit codes.
 
     Args:
-        wanted: the ranks; their output comes here if it has `label`.
+        wanted: the ranks; their output comes here if it has `label`, and the standard input goes
+            to those of its `input_to`.
         control_socket: the keeper's; empty: this process is not inside an allocation.
         label: begin each line with its rank.
         output: is told of the start, and returns what takes the output; None: it is shown.
         limit_s: end the ranks after so long; 0: never.
-        reads: does the first rank read standard input? None: it does, and a line says so where
-            other ranks read nothing.
 
     Raises:
         JobError: when there is no keeper, or it refuses.
@@ -80,21 +80,9 @@ def launch(
             raise JobError(
                 f"run: no keeper answers at {control_socket}: {error.strerror}"
             ) from None
-        given = [] if reads is False else _input()
-        _send_request(link, wanted, given)
-        watch = _Watch(link, label=label, output=output)
-        if given:
-            watch.unread = lambda started: _unread(started, is_said=reads is True)
-        return watch.until_done(limit_s)
-
-
-def _unread(started: Started, *, is_said: bool) -> str:
-    """Which ranks do not read the input that there is; empty: all do, or the caller knows it."""
-    here = os.environ.get("DLSCHED_NODE", "")
-    if here and started.nodes and started.nodes[0] != here:
-        return "no rank reads the standard input: rank 0 is on another node"
-    others = started.ranks > 1 and not is_said
-    return "only rank 0 reads the standard input, the others read nothing" if others else ""
+        given = None if wanted.input_to is None else caller_input.find()
+        _send_request(link, wanted, [] if given is None else [given])
+        return _Watch(link, given, label=label, output=output).until_done(limit_s)
 
 
 def _send_request(link: socket.socket, wanted: RunRanks, given: Sequence[int]) -> None:
@@ -119,27 +107,20 @@ def _descriptor(stream: object, default: int) -> int:
         return default
 
 
-def _input() -> list[int]:
-    """What the first rank reads: standard input, unless it is a terminal or is closed."""
-    try:
-        found = os.fstat(sys.stdin.fileno())
-    except (AttributeError, OSError, ValueError):
-        return []
-    return [] if stat.S_ISCHR(found.st_mode) else [sys.stdin.fileno()]
-
-
 class _Watch:
-    """Shows the output and the ends of ranks to their caller."""
+    """Shows the output and the ends of ranks to their caller, and gives them its input."""
 
     def __init__(
         self,
         link: socket.socket,
+        given: int | None,
         *,
         label: bool,
         output: Callable[[Started], Write] | None,
     ) -> None:
         self._link = link
-        self.unread: Callable[[Started], str] = lambda _started: ""  # what is told at the start
+        self._input = None if given is None else caller_input.CallerInput(given)
+        self._is_input_sent = False  # the ranks do not read it themselves
         self._label = label
         self._output = output
         self._to: Write = self._write
@@ -150,7 +131,7 @@ class _Watch:
     def until_done(self, limit_s: float) -> int:
         end = time.monotonic() + limit_s if limit_s else None
         waking, woken = socket.socketpair()
-        with waking, woken, selectors.DefaultSelector() as ready:
+        with waking, woken, selectors.PollSelector() as ready:  # epoll takes no file
             waking.setblocking(False)
             before = {number: signal.signal(number, self._pass_on) for number in PASSED_ON}
             woke_before = signal.set_wakeup_fd(waking.fileno(), warn_on_full_buffer=False)
@@ -158,14 +139,17 @@ class _Watch:
             ready.register(woken, selectors.EVENT_READ)
             try:
                 while not self._done:
+                    self._watch_input(ready)
                     left = None if end is None else end - time.monotonic()
                     if left is not None and left <= 0:
                         raise JobError(f"run: the time limit of {limit_s:g} s is over")
                     for key, _ in ready.select(left):
                         if key.fileobj is woken:
                             woken.recv(64)
-                        else:
+                        elif key.fileobj is self._link:
                             self._take(self._link.recv(MAX_MESSAGE))
+                        else:
+                            self._send_input()
             finally:
                 signal.set_wakeup_fd(woke_before)
                 for number, handler in before.items():
@@ -175,6 +159,24 @@ class _Watch:
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         with contextlib.suppress(OSError):
             self._link.send(encode(SignalRanks(number=number)), socket.MSG_NOSIGNAL)
+
+    def _watch_input(self, ready: selectors.BaseSelector) -> None:
+        """Wait for input only while more of it may be sent."""
+        given = self._input
+        if given is None or not self._is_input_sent:
+            return
+        if given.may_go_on != (given.fd in ready.get_map()):
+            if given.may_go_on:
+                ready.register(given.fd, selectors.EVENT_READ)
+            else:
+                ready.unregister(given.fd)
+
+    def _send_input(self) -> None:
+        assert self._input is not None
+        piece = self._input.read()
+        if piece is not None:
+            with contextlib.suppress(OSError):  # a keeper that is gone is noticed elsewhere
+                self._link.send(encode(piece), socket.MSG_NOSIGNAL)
 
     def _take(self, packet: bytes) -> None:
         if not packet:
@@ -190,10 +192,12 @@ class _Watch:
             case Refused(why=why):
                 raise JobError(f"run: {why}")
             case Started():
-                if told := self.unread(message):
-                    print(f"dlsched: run: {told}", file=sys.stderr, flush=True)
+                self._is_input_sent = message.sends_input
                 if self._output is not None:
                     self._to = self._output(message)
+            case InputTaken(bytes=count):
+                if self._input is not None:
+                    self._input.taken(count)
             case Output(rank=rank, stream=stream, data=data):
                 self._show(rank, stream, data)
             case Exited(rank=rank, code=code, signal=number, node=node):
@@ -293,6 +297,7 @@ def parse(words: Sequence[str]) -> RunRanks:
         working_directory=os.path.abspath(given.chdir or os.getcwd()),
         label=given.label,
         kill_on_bad_exit=given.kill_on_bad_exit == "1",
+        input_to=EVERY_RANK,
     )
 
 

@@ -55,6 +55,11 @@ The library (a *rank*: a process that has sent `hello`) expects of the keeper:
   runtime sets for each rank. The message carries the caller's stdout and stderr as SCM_RIGHTS, in
   this order: ranks of the same node may write there themselves. The output of other ranks, with
   `label` of all, is sent as `output`.
+- A third descriptor is the caller's input, for the rank `input_to` or all. One rank alone that is
+  on this node reads it itself. Else `started` has `sends_input`: the caller sends `input`, the end
+  as an empty one, at most INPUT_WINDOW bytes more than `input_taken` says that every rank has
+  taken. A rank that has ended, or has closed its input, is not waited for. With `input_file`, each
+  rank opens its own file.
 - Answers: `refused` alone; or `started`, then `exited` once for each rank, then `done`.
 - `signal` passes a signal on to all ranks. When a caller closes its connection, the ranks get TERM,
   then KILL. With `kill_on_bad_exit` the first rank that fails ends the others in the same way.
@@ -74,6 +79,9 @@ VERSION = 1
 MAX_MESSAGE = 192 * 1024  # bytes; fits the usual socket buffer of 208 KiB
 STACKS_SIGNAL = 44  # SIGRTMIN + 10: a rank writes the stacks of its threads
 OUTPUT_CHUNK = 32 * 1024  # bytes of output in one message, before base64
+INPUT_CHUNK = 32 * 1024  # bytes of input in one message, before base64
+INPUT_WINDOW = 1024 * 1024  # bytes of input that not every rank has taken yet
+EVERY_RANK = -1  # as `input_to`
 
 
 class BadMessage(ValueError):
@@ -258,6 +266,9 @@ class RunRanks(Message):
     working_directory: str = ""
     label: bool = False
     kill_on_bad_exit: bool = True
+    # the rank that reads the caller's input; None: rank 0 if it can read it itself (older callers)
+    input_to: int | None = None
+    input_file: str = ""  # that each rank reads instead, with %N, %n, %t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,6 +277,14 @@ class SignalRanks(Message):
 
     type: ClassVar[str] = "signal"
     number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input(Message):
+    """What the ranks that read the caller's input read next; empty: its end."""
+
+    type: ClassVar[str] = "input"
+    data: bytes
 
 
 # -- the keeper to a rank --------------------------------------------------------------------------
@@ -363,6 +382,15 @@ class Started(Message):
     ranks: int
     call: int = 1  # its number among those of the run
     nodes: tuple[str, ...] = ()  # of each rank
+    sends_input: bool = False  # the caller is to send its input
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputTaken(Message):
+    """How many bytes of the caller's input every rank that reads it has taken."""
+
+    type: ClassVar[str] = "input_taken"
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -416,6 +444,7 @@ FromJob = (
     | WantTasks
     | RunRanks
     | SignalRanks
+    | Input
 )
 FromKeeper = (
     Stop
@@ -428,6 +457,7 @@ FromKeeper = (
     | Processors
     | Tasks
     | Started
+    | InputTaken
     | Output
     | Exited
     | Done
@@ -585,7 +615,7 @@ _OF_TRAININGS = (
     StepDone, Failed, Doing, Restored, Leaving, Ready, Trained, CheckpointMade, StepBegin, StepEnd,
 )  # fmt: skip
 _FROM_JOB: dict[str, Any] = {
-    kind.type: kind for kind in (Hello, *_OF_TRAININGS, WantTasks, RunRanks, SignalRanks)
+    kind.type: kind for kind in (Hello, *_OF_TRAININGS, WantTasks, RunRanks, SignalRanks, Input)
 }
 _FROM_KEEPER: dict[str, Any] = {
     kind.type: kind
@@ -600,6 +630,7 @@ _FROM_KEEPER: dict[str, Any] = {
         Processors,
         Tasks,
         Started,
+        InputTaken,
         Output,
         Exited,
         Done,

@@ -11,12 +11,12 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import BinaryIO, NoReturn
 
 from dlsched.job import hostlist, launch
 from dlsched.job.errors import JobError
-from dlsched.job.messages import RunRanks, Started
+from dlsched.job.messages import EVERY_RANK, RunRanks, Started
 
 # nothing here depends on them: ranks get the allocation as it is
 IDLE_FLAGS = (
@@ -58,7 +58,6 @@ def main(words: Sequence[str]) -> int:
             label=given.label,
             output=files.opened if files else None,
             limit_s=_seconds(given.time),
-            reads=_reads(given.input, wanted),
         )
     except _WrongUse as error:
         print(f"srun: error: {error}", file=sys.stderr)
@@ -95,7 +94,13 @@ def _parser() -> _Parser:
     add("--export", default="ALL", metavar="LIST", help="ALL, NONE, NAME,NAME=VALUE,…")
     add("-o", "--output", default="", metavar="FILE", help="For the output: %%t %%N %%n %%j %%s.")
     add("-e", "--error", default="", metavar="FILE", help="For standard error.")
-    add("-i", "--input", default="", metavar="WHAT", help="What task 0 reads: none, or a file.")
+    add(
+        "-i",
+        "--input",
+        default="",
+        metavar="WHAT",
+        help="What tasks read: all, none, a task, a file.",
+    )
     add("--jobid", default="", metavar="ID", help="Only this job's own.")
     add("--pty", action="store_true", help="Here, on this terminal.")
     add("-l", "--label", action="store_true", help="Begin each line with its rank.")
@@ -125,6 +130,7 @@ def _wanted(given: argparse.Namespace) -> RunRanks:
         ntasks, per_node = 0, given.ntasks_per_gpu * (on_node or 1)
     if gpus is None and per_task:
         gpus = per_task * (per_node or -(-ntasks // len(nodes)))
+    input_to, input_file = _input(given.input, ntasks or per_node * len(nodes))
     return RunRanks(
         argv=tuple(argv),
         ntasks=ntasks,
@@ -139,26 +145,34 @@ def _wanted(given: argparse.Namespace) -> RunRanks:
         working_directory=os.path.abspath(given.chdir or os.getcwd()),
         label=given.label or bool(given.output or given.error),
         kill_on_bad_exit=given.kill_on_bad_exit == "1",
+        input_to=input_to,
+        input_file=input_file,
     )
 
 
-def _reads(said: str, wanted: RunRanks) -> bool | None:
-    """Whether the first task reads input, which may come from a file now; None: it is not said.
+def _input(said: str, tasks: int) -> tuple[int | None, str]:
+    """The task that reads the standard input, and the pattern of a file for each task instead.
+
+    A file for all tasks is the standard input from now on.
 
     Raises:
-        JobError: other tasks are to read it, or there is no such file.
+        JobError: there is no such task or file.
     """
-    tasks = wanted.ntasks or wanted.per_node * len(wanted.nodes)
-    if said in ("", "none"):
-        return False if said else None
-    if said != "0" and (tasks > 1 or said.isdigit()):
-        raise _WrongUse(f"--input={said}: task 0 alone can read input; --input=0 says so, or none")
-    if said not in ("0", "all"):
-        try:
-            os.dup2(os.open(said, os.O_RDONLY), 0)
-        except OSError as error:
-            raise JobError(f"--input={said}: {error.strerror}") from None
-    return True
+    if said in ("", "all", "none"):
+        return None if said == "none" else EVERY_RANK, ""
+    if said.isascii() and said.isdigit():
+        if int(said) >= tasks:
+            raise _WrongUse(f"--input={said}: the tasks are 0 to {tasks - 1}")
+        return int(said), ""
+    if {match[2] for match in _PATTERN.finditer(said)} & set("tnN"):  # their nodes expand these
+        known = {key: str(value).replace("%", "%%") for key, value in _values_of_job().items()}
+        return None, os.path.abspath(_expanded("input", said, known, kept="tnN"))
+    path = _expanded("input", said, _values_of_job())
+    try:
+        os.dup2(os.open(path, os.O_RDONLY), 0)
+    except OSError as error:
+        raise JobError(f"--input={said}: {error.strerror}") from None
+    return EVERY_RANK, ""
 
 
 def _on_this_terminal(given: argparse.Namespace) -> NoReturn:
@@ -330,24 +344,38 @@ class _Files:
     def _path(self, pattern: str, rank: int) -> str:
         nodes, step = self._started.nodes, self._started.call - 1
         node = nodes[rank] if nodes else ""
-        job = os.environ.get("DLSCHED_JOB_ID", "")
         values = {
-            "%": "%",
+            **_values_of_job(),
             "t": rank,
             "N": node,
             "n": [*dict.fromkeys(nodes)].index(node) if nodes else 0,
-            "j": job,
             "s": step,
-            "J": f"{job}.{step}",
-            "x": os.environ.get("DLSCHED_JOB_NAME", ""),
-            "u": os.environ.get("USER", ""),
-            "A": os.environ.get("DLSCHED_ARRAY_JOB_ID", job),
-            "a": os.environ.get("DLSCHED_ARRAY_TASK_ID", "0"),
+            "J": f"{os.environ.get('DLSCHED_JOB_ID', '')}.{step}",
         }
+        return _expanded("output", pattern, values)
 
-        def value(match: re.Match[str]) -> str:
-            if match[2] not in values:
-                raise JobError(f"output {pattern}: %{match[2]} is not known")
-            return str(values[match[2]]).rjust(min(int(match[1] or 0), 10), "0")
 
-        return _PATTERN.sub(value, pattern)
+def _values_of_job() -> dict[str, object]:
+    """What every step of a job may have in the name of a file, by letter."""
+    job = os.environ.get("DLSCHED_JOB_ID", "")
+    return {
+        "%": "%",
+        "j": job,
+        "x": os.environ.get("DLSCHED_JOB_NAME", ""),
+        "u": os.environ.get("USER", ""),
+        "A": os.environ.get("DLSCHED_ARRAY_JOB_ID", job),
+        "a": os.environ.get("DLSCHED_ARRAY_TASK_ID", "0"),
+    }
+
+
+def _expanded(what: str, pattern: str, values: Mapping[str, object], kept: str = "") -> str:
+    """The name of a file, but for the letters that are kept; `%3t` is a number of three digits."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[2] in kept:
+            return match[0]
+        if match[2] not in values:
+            raise JobError(f"{what} {pattern}: %{match[2]} is not known")
+        return str(values[match[2]]).rjust(min(int(match[1] or 0), 10), "0")
+
+    return _PATTERN.sub(value, pattern)

@@ -191,6 +191,10 @@ def srun(keeper: Any, *arguments: str) -> subprocess.Popen[str]:
         (["-K", "-l", "-D", "/", "x", "-n", "3"],
          {"argv": ("x", "-n", "3"), "working_directory": "/", "label": True}),
         (["--kill-on-bad-exit=0", "x"], {"kill_on_bad_exit": False}),
+        (["--input=all", "x"], {"input_to": words.EVERY_RANK, "input_file": ""}),
+        (["-i", "1", "x"], {"input_to": 1}),
+        (["--input=none", "x"], {"input_to": None, "input_file": ""}),
+        (["--input=/in/%j-%3t.txt", "x"], {"input_to": None, "input_file": "/in/7-%3t.txt"}),
     ],
 )  # fmt: skip
 def test_srun_asks_for_what_slurm_would_start(
@@ -214,6 +218,7 @@ def test_srun_asks_for_what_slurm_would_start(
         (["--multi-prog", "x"], "unrecognized arguments: --multi-prog"),
         (["--gres=lustre:1", "x"], "--gres=lustre:1: gpu is the only resource"),
         (["--time=x", "x"], "--time x: not a time limit"),
+        (["--input=2", "x"], "--input=2: the tasks are 0 to 1"),
         ([], "no command to run"),
     ],
 )

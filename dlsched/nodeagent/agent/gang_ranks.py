@@ -1,7 +1,9 @@
 """Ranks of `dlsched run` over several nodes: between keepers, their agents and other agents.
 
 The agent of the first node opens one stream for each call and node; the other agent passes it on to
-its keeper. Closing the stream ends the ranks. Output moves only as fast as the caller takes it.
+its keeper. Closing the stream ends the ranks. Output moves only as fast as the caller takes it, and
+input, which moves the other way, only as fast as the ranks take it: the caller counts what is on
+its way.
 """
 
 from __future__ import annotations
@@ -52,6 +54,15 @@ class _Window:
         await self._room.wait()
 
 
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """One call's ranks on another node."""
+
+    task: asyncio.Task[None]
+    window: _Window
+    input: asyncio.Queue[node_pb2.RanksRequest]  # to be sent
+
+
 @dataclass(eq=False, slots=True)
 class GangRanks:
     """One agent's part in all such calls."""
@@ -61,9 +72,7 @@ class GangRanks:
     keepers: Keepers
     other_agents: OtherAgents  # of the nodes that the ranks are on
     running: Callable[[RunId], DesiredRun | None]  # a run that the agent holds and has not ended
-    _streams: dict[tuple[RunId, int, str], tuple[asyncio.Task[None], _Window]] = field(
-        default_factory=dict, init=False
-    )
+    _streams: dict[tuple[RunId, int, str], _Stream] = field(default_factory=dict, init=False)
     _events: dict[tuple[RunId, int], asyncio.Queue[Message]] = field(
         default_factory=dict, init=False
     )
@@ -75,18 +84,20 @@ class GangRanks:
         if "ranks" in message:
             request = message["ranks"]
             key = (run_id, int(request["call"]), str(request["node"]))
-            window = _Window()
-            task = self.tasks.of_job(self._start_elsewhere(run_id, request, window))
-            self._streams[key] = (task, window)
+            window, given = _Window(), asyncio.Queue[node_pb2.RanksRequest]()
+            task = self.tasks.of_job(self._start_elsewhere(run_id, request, window, given))
+            self._streams[key] = _Stream(task, window, given)
         elif "ranks_received" in message:
             taken = message["ranks_received"]
             stream = self._streams.get((run_id, int(taken["call"]), str(taken["node"])))
             if stream is not None:
-                stream[1].take(int(taken["bytes"]))
+                stream.window.take(int(taken["bytes"]))
+        elif "ranks_input" in message:
+            self._send_input(run_id, message["ranks_input"])
         elif "ranks_stop" in message:
-            for key, (task, _) in list(self._streams.items()):
+            for key, stream in list(self._streams.items()):
                 if key[:2] == (run_id, int(message["ranks_stop"])):
-                    task.cancel()
+                    stream.task.cancel()
         elif "ranks_signal" in message:
             request = message["ranks_signal"]
             for key in list(self._streams):
@@ -98,20 +109,33 @@ class GangRanks:
             if queue is not None:
                 queue.put_nowait(event)
 
-    async def _start_elsewhere(self, run_id: RunId, request: Message, window: _Window) -> None:
+    def _send_input(self, run_id: RunId, given: Message) -> None:
+        stream = self._streams.get((run_id, int(given["call"]), str(given["node"])))
+        if stream is not None:
+            data = base64.b64decode(given["data"])
+            stream.input.put_nowait(node_pb2.RanksRequest(input=data))
+
+    async def _start_elsewhere(
+        self,
+        run_id: RunId,
+        request: Message,
+        window: _Window,
+        given: asyncio.Queue[node_pb2.RanksRequest],
+    ) -> None:
         node, call = str(request["node"]), int(request["call"])
         left = {int(each["rank"]) for each in request["ranks"]}
         why = ""
         try:
             message = self._ranks_request(run_id, request)
             stub = self.other_agents.stub(NodeName(node), str(request["address"]))
-            async for event in stub.StartRanks(message):
+            given_later = _first_then(message, given)
+            async for event in stub.StartRanks(given_later):
                 if event.refused:
                     why = event.refused
                     break
                 if event.exited:
                     left.discard(event.rank)
-                self._to_keeper(run_id, call, event)
+                self._to_keeper(run_id, call, node, event)
                 if event.data:
                     window.add(len(event.data))
                     await window.room()
@@ -138,11 +162,13 @@ class GangRanks:
         ParseDict(request, message, ignore_unknown_fields=True)
         return message
 
-    def _to_keeper(self, run_id: RunId, call: int, event: node_pb2.RankEvent) -> None:
+    def _to_keeper(self, run_id: RunId, call: int, node: str, event: node_pb2.RankEvent) -> None:
         message: Message = {"call": call, "rank": event.rank}
         if event.exited:
             message |= {"exited": True, "code": event.code, "signal": event.signal}
             message |= {"cpu_s": event.cpu_s, "peak_memory_bytes": event.peak_memory_bytes}
+        elif event.input_taken:
+            message |= {"node": node, "input_taken": event.input_taken}
         else:
             text = base64.b64encode(event.data).decode()
             message |= {"stream": event.stream, "data": text}
@@ -173,12 +199,18 @@ class GangRanks:
             return f"node {asker} is not the first of run {desired.key}"
         return ""
 
-    async def serve(self, request: node_pb2.RanksRequest) -> AsyncIterator[node_pb2.RankEvent]:
-        """Have our keeper start ranks; give what they write and how they end."""
+    async def serve(
+        self, request: node_pb2.RanksRequest, later: AsyncIterator[node_pb2.RanksRequest]
+    ) -> AsyncIterator[node_pb2.RankEvent]:
+        """Have our keeper start ranks; give what they write and how they end.
+
+        Their input is in the requests that come later.
+        """
         run_id, call = RunId(request.key.run_id), int(request.call)
         queue: asyncio.Queue[Message] = asyncio.Queue()
         self._events[run_id, call] = queue
         left = {each.rank for each in request.ranks}
+        reading: asyncio.Task[None] | None = None
         message = MessageToDict(
             request, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
         )
@@ -186,6 +218,7 @@ class GangRanks:
             if not self.keepers.send(run_id, {"start_ranks": message}):
                 yield node_pb2.RankEvent(refused="its keeper is gone")
                 return
+            reading = self.tasks.of_job(self._pass_on_input(run_id, call, later))
             while left:
                 event = await self._next_event(run_id, queue)
                 if event is None or "refused" in event:
@@ -197,12 +230,22 @@ class GangRanks:
                 if found.exited:
                     left.discard(found.rank)
                     continue
-                taken = {"call": call, "bytes": len(found.data)}
-                self.keepers.send(run_id, {"ranks_taken": taken})
+                if found.data:
+                    taken = {"call": call, "bytes": len(found.data)}
+                    self.keepers.send(run_id, {"ranks_taken": taken})
         finally:
+            if reading is not None:
+                reading.cancel()
             self._events.pop((run_id, call), None)
             if left:
                 self.keepers.send(run_id, {"stop_ranks": call})
+
+    async def _pass_on_input(
+        self, run_id: RunId, call: int, requests: AsyncIterator[node_pb2.RanksRequest]
+    ) -> None:
+        async for request in requests:
+            text = base64.b64encode(request.input).decode()
+            self.keepers.send(run_id, {"rank_input": {"call": call, "data": text}})
 
     async def _next_event(self, run_id: RunId, queue: asyncio.Queue[Message]) -> Message | None:
         """Return the next event of a rank; None when the run's keeper is gone."""
@@ -212,3 +255,12 @@ class GangRanks:
             except TimeoutError:
                 if not self.keepers.has(run_id):
                     return None
+
+
+async def _first_then(
+    first: node_pb2.RanksRequest, later: asyncio.Queue[node_pb2.RanksRequest]
+) -> AsyncIterator[node_pb2.RanksRequest]:
+    """The requests of one call, for as long as it lasts."""
+    yield first
+    while True:
+        yield await later.get()

@@ -73,13 +73,14 @@ class AgentService(node_pb2_grpc.AgentServicer):
             return None
         return node_pb2.DeleteCheckpointsReply(gone=gone)
 
-    async def StartRanks(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+    async def StartRanks(self, requests: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
         """Start ranks of a `dlsched run` from a caller on the run's first node."""
         ranks = self._driver.ranks
+        request = await anext(requests)
         why = ranks.refusal(request.asker, RunId(request.key.run_id))
         if why:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, why)
-        async for event in ranks.serve(request):
+        async for event in ranks.serve(request, requests):
             yield event
 
     async def SignalRanks(self, request: Any, context: Any) -> Any:  # noqa: N802

@@ -130,9 +130,9 @@ class Keeper:
         """Stop watching a descriptor."""
         self._loop.unwatch(fd)
 
-    def wait_to_write(self, peer: Peer) -> None:
-        """Go on with the calls of a peer when it reads again."""
-        self._loop.wait_to_write(peer.socket.fileno(), True)
+    def wait_to_write(self, fd: int, wanted: bool) -> None:
+        """Call the function of a watched descriptor also when it is writable, or no longer."""
+        self._loop.wait_to_write(fd, wanted)
 
     def feed(self, event: keeper.Event) -> None:
         """Take one step, and those that follow from what it commands."""
@@ -368,7 +368,7 @@ class Keeper:
 
     def _peer_ready(self, peer: Peer, mask: int) -> None:
         if mask & WRITABLE:
-            self._loop.wait_to_write(peer.socket.fileno(), False)
+            self.wait_to_write(peer.socket.fileno(), False)
             self.processes.calls.flush(peer)
         if mask & ~WRITABLE and not self._job.receive(peer):
             self.unwatch(peer.socket.fileno())

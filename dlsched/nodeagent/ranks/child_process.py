@@ -53,7 +53,8 @@ class ProcessSpec:
     error: str  # path, expanded; empty: the same as the output
     truncate: bool = False
     streams: tuple[int | None, int | None] = (None, None)  # descriptors for output and error
-    input: int | None = None  # descriptor for standard input; None: /dev/null
+    input: int | None = None  # descriptor for standard input; None: the file
+    input_path: str = ""  # empty: /dev/null
     terminal: bool = False  # the input is the terminal that controls it
     gate: lean_socket.Socket | None = None  # it goes on when it reads `OPEN` here
     cgroup_procs: int | None = None  # descriptor through which it enters the job's cgroup
@@ -261,7 +262,7 @@ def _wait_at(gate: lean_socket.Socket) -> None:
 
 
 def _open_streams(process: ProcessSpec) -> None:
-    os.dup2(os.open("/dev/null", os.O_RDONLY) if process.input is None else process.input, 0)
+    os.dup2(_open_input(process.input_path) if process.input is None else process.input, 0)
     if process.terminal:
         syscalls.take_terminal(0)
     output, error = process.streams
@@ -273,6 +274,15 @@ def _open_streams(process: ProcessSpec) -> None:
             error = open_output(process.error, process.truncate)
     os.dup2(output, 1)
     os.dup2(error, 2)
+
+
+def _open_input(path: str) -> int:
+    try:  # a pipe without a writer is opened at once, too
+        fd = os.open(path or os.devnull, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise CannotStart(f"cannot open input {path}: {error.strerror}") from None
+    os.set_blocking(fd, True)
+    return fd
 
 
 def open_output(path: str, truncate: bool) -> int:

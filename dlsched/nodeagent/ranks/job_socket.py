@@ -139,7 +139,7 @@ class JobSocket:
             return isinstance(error, words.Nonsense)
         finally:
             if isinstance(message, words.Hello | words.RunRanks) and not peer.streams:
-                most = 3 if isinstance(message, words.RunRanks) else 2  # the third: input of rank 0
+                most = 3 if isinstance(message, words.RunRanks) else 2  # the third: its input
                 peer.streams, fds = fds[:most], fds[most:]
             _close_all(fds)  # only these messages bring descriptors, and only once
         if isinstance(message, words.Hello):

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from dlsched.nodeagent.host.containment import Containment
 from dlsched.nodeagent.ranks.child_process import ProcessSpec
-from dlsched.nodeagent.ranks.job_socket import Peer
 from dlsched.nodeagent.ranks.launch_spec import KeeperSpec
 from dlsched.protocol.keeper import Event, KeeperState
 
@@ -47,8 +46,8 @@ class KeeperInterface(Protocol):
     def unwatch(self, fd: int) -> None:
         """Stop watching a descriptor."""
 
-    def wait_to_write(self, peer: Peer) -> None:
-        """Go on with the calls of a peer when it reads again."""
+    def wait_to_write(self, fd: int, wanted: bool) -> None:
+        """Call the function of a watched descriptor also when it is writable, or no longer."""
 
     def feed_later(self, event: Event) -> None:
         """Take one step when the step that is under way is done."""

@@ -1,6 +1,7 @@
 """The ranks of one `dlsched run` on this node: children of the keeper, and their output.
 
 The output of ranks is read only as fast as the caller takes it: `taken` counts what it has taken.
+Their input is in `shared_input`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dlsched.nodeagent.host import processes
@@ -16,6 +17,7 @@ from dlsched.nodeagent.host.used import Used
 from dlsched.nodeagent.ranks import child_process
 from dlsched.nodeagent.ranks.job_environment import Rank, build_environment
 from dlsched.nodeagent.ranks.rank_plan import RankCommand, RankPlace
+from dlsched.nodeagent.ranks.shared_input import SharedInput
 from dlsched.system import clock
 
 if TYPE_CHECKING:
@@ -35,11 +37,13 @@ class LocalRanks:
         *,
         on_output: Callable[[int, int, bytes], None],
         on_exit: Callable[[int, int, int, Used], None],
+        on_input_taken: Callable[[int], None],
     ) -> None:
         """Start none yet.
 
         `on_output` takes a rank, a stream (1 or 2) and the bytes that the rank has written;
-        `on_exit` takes a rank, its exit code, the signal that has ended it, and what it has used.
+        `on_exit` takes a rank, its exit code, the signal that has ended it, and what it has used;
+        `on_input_taken` takes how many bytes every rank that reads has taken.
         """
         self._keeper, self._on_output, self._on_exit = keeper, on_output, on_exit
         self._pids: dict[int, int] = {}  # rank, by pid
@@ -50,6 +54,7 @@ class LocalRanks:
         self._not_taken = 0  # bytes
         self._paused: set[int] = set()  # descriptors that are not read now
         self.kill_at: float | None = None
+        self.input = SharedInput(keeper, on_input_taken)
 
     @property
     def running(self) -> bool:
@@ -61,11 +66,15 @@ class LocalRanks:
         command: RankCommand,
         places: Sequence[RankPlace],
         streams: tuple[int, int] | None,
-        read: int | None = None,
+        inputs: Mapping[int, int],
     ) -> None:
-        """Start the ranks of this node; without `streams`, their output is read here.
+        """Start the ranks of this node.
 
-        Rank 0 reads from the descriptor `read`, the others nothing.
+        Args:
+            command: what they execute, and which of them read the call's input.
+            places: of the ranks.
+            streams: where they write; None: their output is read here.
+            inputs: descriptors of ranks that read for themselves, by rank.
 
         Raises:
             OSError: when there is no process or descriptor left; some ranks may have started.
@@ -81,6 +90,7 @@ class LocalRanks:
                 command=command,
             )
             pipes = [os.pipe2(os.O_CLOEXEC) for _ in (1, 2)] if streams is None else []
+            piped = self.input.open(place.rank) if command.reads(place.rank) else None
             process = child_process.ProcessSpec(
                 argv=command.argv,
                 environment=build_environment(
@@ -93,7 +103,13 @@ class LocalRanks:
                 output="",
                 error="",
                 streams=streams or (pipes[0][1], pipes[1][1]),
-                input=read if place.rank == 0 else None,
+                input=inputs.get(place.rank, piped),
+                input_path=child_process.expand_pattern(
+                    command.input_file,
+                    node=keeper.spec.node,
+                    node_rank=command.nodes.index(keeper.spec.node),
+                    rank=place.rank,
+                ),
             )
             try:
                 self._pids[keeper.processes.start_child(process)] = place.rank
@@ -104,6 +120,8 @@ class LocalRanks:
             finally:
                 for _, theirs in pipes:
                     os.close(theirs)
+                if piped is not None:
+                    os.close(piped)
             for stream, (fd, _) in enumerate(pipes, 1):
                 os.set_blocking(fd, False)
                 self._pipes[fd] = (place.rank, stream)
@@ -157,6 +175,7 @@ class LocalRanks:
             self._on_output(rank, 2, f"dlsched: {detail}\n".encode())
             self._not_taken += len(detail) + 10
         self.used += used
+        self.input.leave(rank)
         self._exits[rank] = (code, number, used)
         self._report_exits()
         return True
@@ -185,6 +204,7 @@ class LocalRanks:
             os.close(fd)
         self._pipes.clear()
         self._paused.clear()
+        self.input.close()
         self._report_exits()
         if self._pids and self.kill_at is None:
             self.send(signal.SIGTERM)

@@ -12,6 +12,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dlsched.job import messages as words
@@ -127,6 +128,11 @@ class RankCalls:
             for call in self._calls.values():
                 if call.peer is peer and 0 < message.number < signal.NSIG:
                     call.send(message.number)
+        elif isinstance(message, words.Input):
+            for call in self._calls.values():
+                if call.peer is peer:
+                    call.take_input(message.data)
+            self._tidy()
 
     def _changed(self, message: words.RunRanks) -> tuple[str, ...]:
         """The variables of the runtime that the caller, a script, has set to another value."""
@@ -211,6 +217,11 @@ class RankCalls:
             share = self._shares.get(int(request["call"]))
             if share is not None and 0 < int(request["number"]) < signal.NSIG:
                 share.send(int(request["number"]))
+        elif "rank_input" in message:
+            given = message["rank_input"]
+            share = self._shares.get(int(given["call"]))
+            if share is not None:
+                share.input.give(base64.b64decode(given["data"]))
         elif "ranks_taken" in message:
             taken = message["ranks_taken"]
             share = self._shares.get(int(taken["call"]))
@@ -235,12 +246,17 @@ class RankCalls:
             event = {"call": number, "rank": rank, "exited": True, "code": code, "signal": ended_by}
             keeper.send_to_agent({"rank_event": event | plain(used)})
 
+        def on_input_taken(count: int) -> None:
+            keeper.send_to_agent({"rank_event": {"call": number, "input_taken": count}})
+
         places = [value_of(RankPlace, each) for each in request["ranks"]]
         command = value_of(RankCommand, request | {"call": number})  # JSON has int64 as a text
-        share = LocalRanks(keeper, on_output=on_output, on_exit=on_exit)
+        share = LocalRanks(
+            keeper, on_output=on_output, on_exit=on_exit, on_input_taken=on_input_taken
+        )
         self._shares[number] = share
         try:
-            share.start(command, places, streams=None)
+            share.start(command, places, streams=None, inputs={})
         except OSError as error:  # no process or descriptor is left
             share.stop()
             keeper.send_to_agent({"rank_event": {"call": number, "refused": str(error)}})
@@ -282,7 +298,14 @@ class Call:
         self._began_at = self._ended_at = clock.wall()
         self._abandoned = False
         self._done = False
-        self.ranks = LocalRanks(keeper, on_output=self._output, on_exit=self._exited)
+        self._input_sent, self._input_told = 0, 0  # bytes: from the caller, and taken by all ranks
+        self._input_taken: dict[str, int] = {}  # bytes, by node with ranks that read
+        self.ranks = LocalRanks(
+            keeper,
+            on_output=self._output,
+            on_exit=self._exited,
+            on_input_taken=lambda count: self._taken(keeper.spec.node, count),
+        )
 
     @property
     def over(self) -> bool:
@@ -356,16 +379,20 @@ class Call:
             tasks_per_node=compact_counts([len(each) for each in plans if each]),
             cpus_per_task=request.cpus_per_task,
             changed=self._changed,
+            input_file=request.input_file,
         )
+        command, inputs = self._with_input(command)
         self._command, self._began_at = command, clock.wall()
         streams = None
         if len(self.peer.streams) >= 2 and not request.label:
             streams = (self.peer.streams[0], self.peer.streams[1])
         where = tuple(self._node_of[rank] for rank in range(command.world))
-        self._send(words.Started(ranks=command.world, call=self.number, nodes=where))
+        sends = command.input_to is not None
+        self._send(
+            words.Started(ranks=command.world, call=self.number, nodes=where, sends_input=sends)
+        )
         by_node = {share.node: places for share, places in zip(layout, plans, strict=True)}
-        read = self.peer.streams[2] if len(self.peer.streams) > 2 else None
-        self.ranks.start(command, by_node.get(spec.node, ()), streams, read)
+        self.ranks.start(command, by_node.get(spec.node, ()), streams, inputs)
         for fd in self.peer.streams:
             os.close(fd)
         self.peer.streams.clear()
@@ -383,6 +410,56 @@ class Call:
                 if not self._keeper.send_to_agent({"ranks": message}):
                     self._refuse_node(node, "the agent of the first node is away")
 
+    # -- input ---------------------------------------------------------------------------------
+
+    def _with_input(self, command: RankCommand) -> tuple[RankCommand, dict[int, int]]:
+        """The command with the ranks that the caller's input is sent to.
+
+        A rank that reads alone, on this node, reads itself: its descriptor comes with it.
+        """
+        if len(self.peer.streams) <= 2:
+            return command, {}
+        said = self._request.input_to
+        command = replace(command, input_to=0 if said is None else said)
+        readers = [rank for rank in self._node_of if command.reads(rank)]
+        nodes = {self._node_of[rank] for rank in readers}
+        if len(readers) == 1 and nodes == {self._keeper.spec.node}:
+            return replace(command, input_to=None), {readers[0]: self.peer.streams[2]}
+        if said is None or not readers:
+            return replace(command, input_to=None), {}
+        self._input_taken = dict.fromkeys(nodes, 0)
+        return command, {}
+
+    def take_input(self, data: bytes) -> None:
+        """Give the ranks that read what the caller has read; nothing: it is over."""
+        self._input_sent += len(data)
+        if self._input_sent - self._input_told > words.INPUT_WINDOW + words.INPUT_CHUNK:
+            self._send(words.Refused(why="more input than the ranks have room for"))
+            self.abandon()
+            return
+        for node in self._input_taken:
+            if node == self._keeper.spec.node:
+                self.ranks.input.give(data)
+            else:
+                text = base64.b64encode(data).decode()
+                message = {"call": self.number, "node": node, "data": text}
+                self._keeper.send_to_agent({"ranks_input": message})
+        self._tell_taken()
+
+    def _taken(self, node: str, count: int) -> None:
+        if node in self._input_taken:
+            self._input_taken[node] = count
+            self._tell_taken()
+
+    def _tell_taken(self) -> None:
+        """Tell the caller what all ranks that read and have not ended have taken."""
+        live = {self._node_of[rank] for rank in self._left}
+        counts = [count for node, count in self._input_taken.items() if node in live]
+        taken = min(counts, default=self._input_sent)
+        if taken > self._input_told:
+            self._input_told = taken
+            self._send(words.InputTaken(bytes=taken))
+
     # -- output and ends ------------------------------------------------------------------------
 
     def _output(self, rank: int, stream: int, data: bytes) -> None:
@@ -395,6 +472,7 @@ class Call:
             self._used_elsewhere += used
         self._left.discard(rank)
         self._send(words.Exited(rank=rank, code=code, signal=number, node=self._node_of[rank]))
+        self._tell_taken()
         self._ended_at = clock.wall()
         if (code or number) and not any(self._first_failure):
             self._first_failure = (code, number)
@@ -413,6 +491,8 @@ class Call:
             cpu_s, peak = event.get("cpu_s", 0.0), event.get("peak_memory_bytes", 0)
             used = Used(float(cpu_s), int(peak))
             self._exited(int(event["rank"]), int(event["code"]), int(event["signal"]), used)
+        elif "input_taken" in event:
+            self._taken(str(event["node"]), int(event["input_taken"]))
         else:
             self._output(int(event["rank"]), int(event["stream"]), base64.b64decode(event["data"]))
 
@@ -453,7 +533,7 @@ class Call:
         while self._outgoing:
             packet, size, node = self._outgoing[0]
             if not self.peer.send(packet):
-                self._keeper.wait_to_write(self.peer)
+                self._keeper.wait_to_write(self.peer.socket.fileno(), True)
                 return
             self._outgoing.popleft()
             if size and node == self._keeper.spec.node:

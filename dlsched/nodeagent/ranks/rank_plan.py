@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from dlsched.core.errors import plural
+from dlsched.job.messages import EVERY_RANK
 from dlsched.protocol.messages import GpuId, NodeName, Share
 
 MAX_RANKS = 4096  # of one call
@@ -39,6 +40,12 @@ class RankCommand:
     tasks_per_node: str  # as Slurm writes it
     cpus_per_task: int = 0  # 0: as the job has it
     changed: tuple[str, ...] = ()  # variables of the runtime that the script has set anew
+    input_to: int | None = None  # the rank that reads the call's input, or EVERY_RANK; None: none
+    input_file: str = ""  # that each rank reads instead, with %N, %n, %t
+
+    def reads(self, rank: int) -> bool:
+        """Whether a rank reads the input of the call."""
+        return self.input_to in (rank, EVERY_RANK)
 
 
 def part_of(

@@ -177,7 +177,7 @@ class AgentStub:
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalRequest.SerializeToString,
                 response_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalReply.FromString,
                 _registered_method=True)
-        self.StartRanks = channel.unary_stream(
+        self.StartRanks = channel.stream_stream(
                 '/dlsched.v1.Agent/StartRanks',
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksRequest.SerializeToString,
                 response_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RankEvent.FromString,
@@ -236,8 +236,9 @@ class AgentServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def StartRanks(self, request, context):
+    def StartRanks(self, request_iterator, context):
         """Starts ranks of a `dlsched run` for another member's agent; they end with the call.
+        Further requests of the call have only input for the ranks that read.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -294,7 +295,7 @@ def add_AgentServicer_to_server(servicer, server):
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalRequest.FromString,
                     response_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalReply.SerializeToString,
             ),
-            'StartRanks': grpc.unary_stream_rpc_method_handler(
+            'StartRanks': grpc.stream_stream_rpc_method_handler(
                     servicer.StartRanks,
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksRequest.FromString,
                     response_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RankEvent.SerializeToString,
@@ -440,7 +441,7 @@ class Agent:
             _registered_method=True)
 
     @staticmethod
-    def StartRanks(request,
+    def StartRanks(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -450,8 +451,8 @@ class Agent:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_stream(
-            request,
+        return grpc.experimental.stream_stream(
+            request_iterator,
             target,
             '/dlsched.v1.Agent/StartRanks',
             dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksRequest.SerializeToString,

@@ -370,35 +370,39 @@ def test_what_jobs_hold_is_seen_on_nodes(login: LoginNode) -> None:
     login.typed(f"scancel {job}")
 
 
-def test_the_first_task_reads_what_srun_reads(login: LoginNode) -> None:
-    """Here-documents, pipes and files; that other tasks read nothing is said."""
+def test_every_task_reads_what_srun_reads(login: LoginNode) -> None:
+    """Here-documents, pipes and files, for the tasks of both nodes."""
     (login.home / "reads.sh").write_text(
         "#!/bin/bash\n"
-        "srun cat <<END\nfrom a document\nEND\n"
-        "echo piped | srun -n 2 sh -c 'cat; echo task $SLURM_PROCID'\n"
-        "srun -n 1 bash <<'END'\necho a shell of task $SLURM_PROCID\nEND\n"
+        "printf 'a\\nb\\n' | srun --ntasks=4 --nodes=2 --label cat | sort\n"
+        "srun bash <<'END' | sort\necho a shell of task $SLURM_PROCID\nEND\n"
         "echo unread | srun -i none cat\n"
-        "echo said | srun --input=0 cat\n"
+        "echo of the third | srun -l --input=2 cat\n"
+        "echo of a task elsewhere | srun -w n2 -n 1 cat\n"
+        "echo to the others | srun -l sh -c '[ $SLURM_PROCID = 2 ] || exec cat' | sort\n"
         "srun -n 1 --input=reads.txt cat\n"
+        "srun --input=reads.txt wc -l | sort -u\n"
+        "srun -l --input=reads.%t.txt cat | sort\n"
         "srun -n 1 --input=lost.txt cat\n"
-        "echo for all | srun --input=all cat\n"
-        "echo of no task | srun -w n2 -n 1 cat\n"
+        "srun --input=4 cat\n"
     )
     (login.home / "reads.txt").write_text("of a file\n")
+    for task in range(4):
+        (login.home / f"reads.{task}.txt").write_text(f"of file {task}\n")
     options = "--gpus=0 -N 2 -w n[1-2] --tasks-per-node=2 -o reads.out"
     job = int(login.typed(f"sbatch --parsable {options} reads.sh"))
     login.cluster.until(job, "COMPLETED", "FAILED")
-    first, document, second, *rest = (login.home / "reads.out").read_text().splitlines()
-    note = "dlsched: run: only rank 0 reads the standard input, the others read nothing"
-    assert (first, document, second) == (note, "from a document", note)
-    assert sorted(rest[:3]) == ["piped", "task 0", "task 1"]
-    assert rest[3:] == [
-        "a shell of task 0",
-        "said",
+    assert (login.home / "reads.out").read_text().splitlines() == [
+        *(f"{task}: {line}" for task in range(4) for line in "ab"),
+        *(f"a shell of task {task}" for task in range(4)),
+        "2: of the third",
+        "of a task elsewhere",
+        *(f"{task}: to the others" for task in (0, 1, 3)),
         "of a file",
+        "1",
+        *(f"{task}: of file {task}" for task in range(4)),
         "srun: error: --input=lost.txt: No such file or directory",
-        "srun: error: --input=all: task 0 alone can read input; --input=0 says so, or none",
-        "dlsched: run: no rank reads the standard input: rank 0 is on another node",
+        "srun: error: --input=4: the tasks are 0 to 3",
     ]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from scripted_leader import Work, eventually, marked
 
+from dlsched.job.messages import INPUT_CHUNK, INPUT_WINDOW
 from dlsched.nodeagent.ranks.rank_plan import CannotPlace, plan_ranks, ranks_per_node
 from dlsched.protocol.ledger import JobStatus
 from dlsched.protocol.messages import GpuId, NodeName, Share
@@ -150,6 +151,91 @@ def test_much_output_of_another_node_arrives_whole(cluster: Any) -> None:
     job, output = batch(cluster, script)
     assert leader.wait(job).status is JobStatus.COMPLETED, output.read_text()
     assert output.read_text().strip() == "5000000"
+
+
+def test_every_rank_reads_a_copy_of_the_input_and_its_end(cluster: Any) -> None:
+    leader = cluster.up("n1", "n2")
+    inner = "while read line; do echo $RANK $line; done; echo $RANK end"
+    job, output = batch(cluster, f"printf 'a\nb\n' | {RUN} -l bash -c '{inner}'")
+    assert leader.wait(job).status is JobStatus.COMPLETED, output.read_text()
+    lines = output.read_text().splitlines()
+    for rank in "0123":
+        own = [line for line in lines if line.startswith(f"{rank}: ")]
+        assert own == [f"{rank}: {rank} {said}" for said in ("a", "b", "end")]
+
+
+def test_a_rank_that_ends_or_closes_its_input_does_not_hold_up_the_others(cluster: Any) -> None:
+    """Rank 1 ends at once, rank 2 reads nothing and ends when it is told, rank 3 closes its input.
+
+    Rank 0 tells rank 2, which holds up the input of all, after half of what may be on its way.
+    """
+    leader = cluster.up("n1", "n2")
+    folder, size, half = cluster.folder, 4 * INPUT_WINDOW, INPUT_WINDOW // 2
+    script = folder / "reads.sh"
+    script.write_text(
+        "case $RANK in\n"
+        f"0) head -c {half} | wc -c; touch {folder}/half; wc -c; touch {folder}/all;;\n"
+        "1) ;;\n"
+        f"2) until [ -e {folder}/half ]; do sleep 0.02; done;;\n"
+        f"3) exec <&-; until [ -e {folder}/all ]; do sleep 0.02; done;;\n"
+        "esac\n"
+    )
+    job, output = batch(cluster, f"head -c {size} /dev/zero | {RUN} sh {script}")
+    assert leader.wait(job).status is JobStatus.COMPLETED, output.read_text()
+    assert output.read_text().split() == [str(half), str(size - half)]
+
+
+@pytest.mark.slow
+def test_a_large_input_is_never_held_whole(cluster: Any) -> None:
+    leader = cluster.up("n1", "n2")
+    size = 40 * 1024 * 1024
+    agents = cluster.agents.values()
+    before = [most_bytes(agent.process.pid) for agent in agents]
+    script = (
+        f"head -c {size} /dev/urandom > {cluster.folder}/large\n"
+        f"{RUN} cksum < {cluster.folder}/large; cksum < {cluster.folder}/large\n"
+        f"touch {cluster.folder}/done; exec sleep 1000"
+    )
+    job, output = batch(cluster, script)
+    eventually((cluster.folder / "done").exists)
+    assert len(output.read_text().splitlines()) == 5
+    assert len(set(output.read_text().splitlines())) == 1
+    run_id = leader.run_of(job).key.run_id
+    after = [most_bytes(agent.process.pid) for agent in agents]
+    keepers = [most_bytes(agent.keeper(run_id)) for agent in agents]
+    assert max(keepers) < size, "the program included"
+    assert all(then - at_first < size // 2 for at_first, then in zip(before, after, strict=True))
+    leader.cancel(job)
+    leader.wait(job, JobStatus.CANCELLED)
+
+
+def most_bytes(pid: int) -> int:
+    """The most memory that a process has had at once."""
+    (line,) = [each for each in words_of(pid, "status").splitlines() if each.startswith(b"VmHWM")]
+    return int(line.split()[1]) * 1024
+
+
+def test_input_that_was_not_asked_for_is_refused(cluster: Any) -> None:
+    leader = cluster.up("n1")
+    program = cluster.folder / "sends.py"
+    program.write_text(SENDS)
+    job, output = batch(cluster, f"exec {sys.executable} {program}", gang=(2,))
+    assert leader.wait(job).status is JobStatus.COMPLETED, output.read_text()
+
+
+# starts two ranks that read nothing, and sends them more than they have room for
+SENDS = f"""
+import base64, json, os, socket, sys
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
+    line.connect(os.environ["DLSCHED_CTL_SOCK"])
+    wanted = {{"type": "run", "argv": ["/bin/sleep", "1000"], "input_to": -1, "label": True}}
+    socket.send_fds(line, [json.dumps(wanted).encode()], [0, 1, 2])
+    part = {{"type": "input", "data": base64.b64encode(bytes({INPUT_CHUNK})).decode()}}
+    for _ in range({INPUT_WINDOW // INPUT_CHUNK} + 8):
+        line.send(json.dumps(part).encode())
+    while b'"refused"' not in (packet := line.recv(200_000)):
+        assert packet
+"""
 
 
 def test_the_caller_gets_the_highest_exit_code_and_other_ranks_are_ended(cluster: Any) -> None:
