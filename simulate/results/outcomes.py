@@ -23,7 +23,7 @@ from simulate.results.assumptions import assumptions
 from simulate.results.co_residence import co_residence_columns, co_residence_figures
 from simulate.results.deadlines import deadline_columns, deadline_figures
 from simulate.results.finish_time_fairness import fairness_variants
-from simulate.results.summary import cautions, finite_or_none, job_figures
+from simulate.results.summary import cautions, finite_or_none, job_figures, unpaired
 from simulate.results.tables import ClusterShape, JobOutcomes, ReplayResult
 from simulate.services.figures import service_figures
 from simulate.settings import RunSettings
@@ -96,6 +96,7 @@ def result_of(
             fed=cluster.tracks_host,
             typed=engine.cycle.ctx.perf.by_type is None and len(cluster.gpu_types) > 1,
         ),
+        *unpaired(engine.columns, trace.job_id),
         *([stopped.reason] if _worth_a_warning(stopped) else []),
     )
     return ReplayResult(

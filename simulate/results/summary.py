@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dlsched.core.arrays import Bools, Floats
 from dlsched.core.errors import plural
@@ -15,6 +17,11 @@ from dlsched.core.round.steps import Parts
 from dlsched.core.units import UnitTable
 from simulate.results.tables import JobOutcomes
 
+UNPAIRED = (
+    "what jobs use of a GPU is not known; share_score or gpu_util, and gpu_memory_gib, say it, in "
+    "the trace or in --profiles",
+    "how fast jobs run together is not known; --profiles with these pairs say it",
+)
 FAR_APART = 0.25  # Kolmogorov-Smirnov distance from which a sample does not describe a trace
 
 
@@ -103,5 +110,25 @@ def cautions(
             said.append(
                 f"{parts.scheduling.name}: the {f.name} does not describe this trace's GPU-seconds "
                 f"(the distributions are {distance:.0%} apart); what it teaches may mislead"
+            )
+    return said
+
+
+def unpaired(columns: Mapping[str, Mapping[int, float]], jobs: NDArray[np.object_]) -> list[str]:
+    """Sentences about jobs that a policy did not pack for want of knowledge.
+
+    Args:
+        columns: what policies noted of jobs, by row: `unpaired`, a place in `UNPAIRED` from 1 on,
+            and `packed` if the job was packed later.
+        jobs: their names.
+    """
+    noted, packed = columns.get("unpaired", {}), columns.get("packed", {})
+    said = []
+    for place, unknown in enumerate(UNPAIRED, 1):
+        rows = sorted(row for row, why in noted.items() if why == place and row not in packed)
+        if rows:
+            first = jobs[rows[0]]
+            said.append(
+                f"{plural(len(rows), 'job')} could not be packed (first: job {first}): {unknown}"
             )
     return said

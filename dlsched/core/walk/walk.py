@@ -33,6 +33,7 @@ from dlsched.core.walk.tenancy import Tenancy
 ANYWHERE = -1  # every node, as bits
 WHOLE = 1.0 + 1e-9  # of a GPU: three thirds must make it
 NOWHERE = Placement((), ())
+TOGETHER_UNKNOWN = "how fast they run together is not known"
 UNSAID = 1e-6  # what a row counts for that says nothing: it fits beside any but a whole one
 
 
@@ -325,7 +326,7 @@ class Walk:
                 speeds = perf.together(rows, cluster.gpu_types[code], placement.gpus)
                 if np.isnan(speeds).any():
                     names = " and ".join(map(str, sorted(there)))
-                    return f"unit {names} has, and how fast they run together is not known"
+                    return f"unit {names} has, and {TOGETHER_UNKNOWN}"
         return ""
 
     def lacks_memory(self, rows: Sequence[int], placement: Placement) -> str:

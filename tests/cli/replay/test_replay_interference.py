@@ -123,3 +123,30 @@ def test_without_any_pair_measured_says_what_it_needs(files: Path) -> None:
 def test_jobs_that_were_not_measured_together_do_not_share(files: Path) -> None:
     (files / "jobs.csv").write_text(JOBS.replace("a2c,atari", "a2c,pong"))
     assert finishes(files) == {"a": 100, "b": 200}
+
+
+LUCID = ("--policy", "lucid", "-o", "sharing=always", "-o", "profiling_nodes=0", "-o", "check_s=1")
+NOT_PACKED = "note: 1 job could not be packed (first: job b): "
+
+
+@pytest.mark.parametrize(
+    ("missing", "told"),
+    [
+        ("colocation_speeds.csv", ""),  # the stages of the workloads say how fast they are
+        ("", ""),
+        ("a pair", "how fast jobs run together is not known; --profiles with these pairs say it"),
+        ("workload_profiles.csv", "what jobs use of a GPU is not known; share_score or gpu_util, "
+            "and gpu_memory_gib, say it, in the trace or in --profiles"),
+    ],
+)  # fmt: skip
+def test_jobs_that_lucid_could_not_pack_are_told(files: Path, missing: str, told: str) -> None:
+    (files / "workload_profiles.csv").write_text(WORKLOADS.replace("8,90,", "8,20,"))
+    if missing == "a pair":
+        pairs = (files / "colocation_speeds.csv").read_text()
+        (files / "colocation_speeds.csv").write_text(pairs.replace("gpt2,web", "bert,web"))
+    elif missing:
+        (files / missing).unlink()
+    result = called(files, *LUCID)
+    assert result.exit_code == 0, result.output
+    notes = [line for line in result.output.splitlines() if "could not be packed" in line]
+    assert notes == ([NOT_PACKED + told] if told else [])

@@ -45,6 +45,26 @@ def test_a_job_of_which_nothing_is_known_is_never_packed(live: Any) -> None:
     for at in (310.0, 420.0, 530.0, 640.0, 750.0):
         lab.round(at)
     assert not any(beside(lab, job) for job in silent)
+    waits = [lab.live.reason(job) for job in silent if job not in lab.running()]
+    assert waits
+    assert set(waits) == {
+        "Resources: needs 1 GPU, 0 are free, and it joins no other job: what it uses of a GPU is "
+        "not known"
+    }
+
+
+def test_a_measured_job_waits_for_what_others_use_to_be_known(live: Any) -> None:
+    lab = lab_of(live, 1, 1, 1, profiling_gpus="1")
+    for k in range(2):  # of which nothing is measured
+        lab.submit(10.0 + k, gpu_share=0.5, expected_s=9000.0)
+    for at in (20.0, 130.0, 240.0, 350.0):
+        lab.round(at)
+    (job,) = profiled(lab, 400.0, 1, 0.1)
+    lab.round(700.0)
+    assert lab.live.reason(job) == (
+        "Resources: needs 1 GPU, 0 are free, and it joins no other job: what the others use of a "
+        "GPU is not known"
+    )
 
 
 def test_jobs_without_a_share_are_not_packed(live: Any) -> None:
@@ -56,6 +76,8 @@ def test_jobs_without_a_share_are_not_packed(live: Any) -> None:
         lab.round(125.0 + 200 * k)
     lab.round(700.3)
     assert not any(beside(lab, job) for job in jobs)
+    waits = [lab.live.reason(job) for job in jobs if job not in lab.running()]
+    assert waits == ["Resources: needs 1 GPU, 0 are free"]
 
 
 def test_what_was_measured_outlives_the_daemon(live: Any) -> None:

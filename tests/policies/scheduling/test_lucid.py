@@ -101,6 +101,19 @@ def test_jobs_are_not_packed_where(lab, columns: dict[str, Any], why: str) -> No
     trace = with_traits(lab, [(0, 1, 100), (5, 1, 50)], **columns)
     result = run(lab, trace, *PLAIN, "memory_gib=16", cluster="1x1")
     assert lab.spans(result)["B"] == (100, 150), why
+    unpaired = result.jobs.extra.get("unpaired", np.zeros(2)).tolist()
+    told = [0, 0] if "heavy" in why or "fit" in why else [0, 1 + ("together" in why)]
+    assert np.nan_to_num(unpaired).tolist() == told
+    assert len(result.warnings) == (told[1] > 0)
+
+
+def test_a_job_that_is_packed_later_is_not_counted_as_one_that_cannot_be(lab) -> None:
+    trace = with_traits(lab, [(0, 1, 50), (5, 1, 150), (6, 1, 100)], share_score=[np.nan, 0.0, 0.0])
+    result = run(lab, trace, *PLAIN, cluster="1x1")
+    assert result.jobs.extra["packed"].tolist() == [0, 1, 0]  # B beside C, when A has ended
+    assert [text.partition(":")[0] for text in result.warnings] == [
+        "1 job could not be packed (first"
+    ]
 
 
 def test_a_long_job_does_not_join_a_much_shorter_one(lab) -> None:

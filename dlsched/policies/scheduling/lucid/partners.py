@@ -23,6 +23,7 @@ class Traits:
         score: packing class, NaN where unknown.
         memory: GiB on each GPU, NaN where unknown.
         priority: predicted GPU-seconds, NaN where unknown.
+        is_unknown: is it not known what the row uses of a GPU?
     """
 
     def __init__(self, table: UnitTable, score: Floats, memory: Floats) -> None:
@@ -30,6 +31,7 @@ class Traits:
         self.pool: Ints = table.pool
         self.score, self.memory = score, memory
         self.priority: Floats = table.predicted_work * table.gang
+        self.is_unknown: Bools = np.isnan(score) | np.isnan(memory)
 
 
 class Partners:
@@ -49,11 +51,10 @@ class Partners:
         self._hosts: list[int] = hosts.tolist()
         self._new: list[int] = []
         self._taken: set[int] = set()
-        suits = self._suit(waiting[:, None], hosts[None, :])
-        any_suits = suits.any(axis=1)
-        first = suits.argmax(axis=1) if len(hosts) else np.zeros(len(waiting), np.int64)
-        found = np.flatnonzero(any_suits).tolist()
-        self._first = {int(waiting[each]): int(first[each]) for each in found}
+        may_suit = self._may_suit(waiting[:, None], hosts[None, :])
+        unknown = traits.is_unknown[waiting][:, None] | traits.is_unknown[hosts]
+        self._first = _first(waiting, may_suit & ~unknown)
+        self._first_unknown = _first(waiting, may_suit & unknown) if unknown.any() else {}
 
     def started(self, row: int) -> None:
         """A row has started in this decision: later ones may join it."""
@@ -74,12 +75,24 @@ class Partners:
                 return other
         return None
 
+    def of_unknown(self, row: int) -> int | None:
+        """A row that a waiting one may suit, but too little is known of one of them; or None."""
+        place = self._first_unknown.get(row)
+        if place is not None and self._hosts[place] not in self._taken:
+            return self._hosts[place]
+        new = np.array([each for each in self._new if each not in self._taken], np.int64)
+        unknown = self._traits.is_unknown[new] | self._traits.is_unknown.item(row)
+        if unknown.any():
+            suits = new[unknown & self._may_suit(np.array([row]), new)]
+            return int(suits[0]) if len(suits) else None
+        return None
+
     def joined(self, host: int) -> None:
         """A row has joined this one: its GPUs are full."""
         self._taken.add(host)
 
     def _suits(self, row: int, host: int) -> bool:
-        """As `_suit` for one pair, which is quicker so."""
+        """Does a row suit a host? For one pair, which is quicker so."""
         t, chosen = self._traits, self._options
         gang = t.gang.item(row)
         return (
@@ -91,15 +104,22 @@ class Partners:
             and t.pool.item(row) == t.pool.item(host)
         )
 
-    def _suit(self, rows: Rows, hosts: Rows) -> Bools:
-        """Of each pair: may the first join the second?"""
+    def _may_suit(self, rows: Rows, hosts: Rows) -> Bools:
+        """Of each pair: may the first join the second, as far as its use of a GPU is known?"""
         t, chosen = self._traits, self._options
         fits: Bools = (
             (t.gang[rows] == t.gang[hosts])
             & (t.gang[rows] <= chosen.packed_gpus)
             & (t.pool[rows] == t.pool[hosts])
-            & (t.memory[rows] + t.memory[hosts] < self._most_memory)
-            & (t.score[rows] + t.score[hosts] <= chosen.most_score)
+            & ~(t.memory[rows] + t.memory[hosts] >= self._most_memory)
+            & ~(t.score[rows] + t.score[hosts] > chosen.most_score)
             & (t.priority[rows] <= chosen.longer * t.priority[hosts])
         )
         return fits
+
+
+def _first(waiting: Rows, suits: Bools) -> dict[int, int]:
+    """The place of the first host of each waiting row that has any."""
+    found = np.flatnonzero(suits.any(axis=1))
+    first = suits[found].argmax(axis=1) if len(found) else found
+    return dict(zip(waiting[found].tolist(), first.tolist(), strict=True))

@@ -26,7 +26,7 @@ from dlsched.core.context import RoundContext
 from dlsched.core.errors import BadInput
 from dlsched.core.scheduling import FirstStage, SchedulingPolicy, Staged
 from dlsched.core.units import Units, UnitTable
-from dlsched.core.walk.walk import Walk
+from dlsched.core.walk.walk import TOGETHER_UNKNOWN, Walk
 from dlsched.policies.scheduling.lucid.arrivals import ArrivalForecast, GivenSeries
 from dlsched.policies.scheduling.lucid.classes import classes_of_use
 from dlsched.policies.scheduling.lucid.load import LearnedLoad
@@ -44,6 +44,9 @@ from dlsched.policies.scheduling.lucid.profiling import (
 from dlsched.policies.scheduling.ordering import TwoLists
 
 ANYWHERE = -1  # every node, as bits
+OWN_USE_UNKNOWN = "what it uses of a GPU is not known"
+THEIR_USE_UNKNOWN = "what the others use of a GPU is not known"
+UNKNOWN = (OWN_USE_UNKNOWN, THEIR_USE_UNKNOWN, TOGETHER_UNKNOWN)
 
 
 class Lucid(SchedulingPolicy[LucidOptions], Staged):
@@ -199,26 +202,42 @@ class Lucid(SchedulingPolicy[LucidOptions], Staged):
         rows = waiting.rows[order]
         walk.ranked(rows, {"gpu_seconds": service[order]})
         partners = self._partners(rows, traits, walk) if packs else None
-        closed: set[tuple[int, int]] = set()
+        closed: dict[tuple[int, int], Refused] = {}
         pools, gangs = table.pool[rows].tolist(), table.gang[rows].tolist()
         for row, pool, gang in zip(rows.tolist(), pools, gangs, strict=True):
-            host = partners.of(row) if partners is not None else None
-            if host is not None and partners is not None and walk.has_room(row, host):
-                walk.share(row, host)
-                self._profiled.joins(row)
-                walk.output("packed", row, 1.0)
-                partners.joined(host)
+            unknown = "" if partners is None else self._join(row, partners, traits, walk)
+            if unknown is None:
                 continue
-            if (pool, gang if packs else 0) in closed:
-                continue
-            placed = walk.place(row, nodes=nodes)
-            if isinstance(placed, Refused) and nodes != ANYWHERE:
+            key = pool, gang if packs else 0
+            placed = closed.get(key) or walk.place(row, nodes=nodes)
+            if isinstance(placed, Refused) and key not in closed and nodes != ANYWHERE:
                 placed = self._place_large(row, nodes, walk, placed)
             if isinstance(placed, Refused):
-                walk.refuse(row, placed)
-                closed.add((pool, gang if packs else 0))
+                if unknown or key not in closed:
+                    walk.refuse(row, _refused(placed, unknown))
+                closed[key] = placed
             elif partners is not None:
                 partners.started(row)
+
+    def _join(self, row: int, partners: Partners, traits: Traits, walk: Walk) -> str | None:
+        """Pack a row: None. Else what is unknown and keeps it from that; "" where nothing is."""
+        host = partners.of(row)
+        unknown_use = ""
+        if host is None and (host := partners.of_unknown(row)) is not None:
+            unknown_use = OWN_USE_UNKNOWN if traits.is_unknown[row] else THEIR_USE_UNKNOWN
+        if host is None:
+            return ""
+        lacking = walk.why_not_beside(row, host) or unknown_use
+        if not lacking:
+            walk.share(row, host)
+            self._profiled.joins(row)
+            walk.output("packed", row, 1.0)
+            partners.joined(host)
+            return None
+        unknown = next((each for each in UNKNOWN if lacking.endswith(each)), "")
+        if unknown:
+            walk.output("unpaired", row, 2.0 if unknown == TOGETHER_UNKNOWN else 1.0)
+        return unknown
 
     def _place_large(
         self, row: int, nodes: int, walk: Walk, refused: Refused
@@ -265,3 +284,10 @@ class Lucid(SchedulingPolicy[LucidOptions], Staged):
             return said
         use = classes_of_use(extra["gpu_util"], extra.get("gmem_util", unknown), self.options)
         return np.where(np.isnan(said), use, said)
+
+
+def _refused(why: Refused, unknown: str) -> Refused:
+    """A refusal, which also says what is unknown of the row's partners, if anything is."""
+    if not unknown:
+        return why
+    return Refused(why.reason, f"{why.detail}, and it joins no other job: {unknown}")
