@@ -17,7 +17,6 @@ import socket
 import stat
 import struct
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -31,13 +30,14 @@ _LOGIN = "dlsched://login/"
 
 
 @dataclass(frozen=True, slots=True)
-class _Connection:
-    """One accepted connection."""
+class _Socket:
+    """What is to be known of a socket; it does not change while the socket is open."""
 
     inode: int  # tells it from others, also when its descriptor is used again
-    source: str  # user id or address
-    peer: str  # as gRPC names it
-    line: socket.socket  # a duplicate of its descriptor
+    end: object  # this end: its port, or its path
+    listens: bool
+    source: str = ""  # user id or address of the other end
+    peer: str = ""  # the other end as gRPC names it; empty: there is none yet
 
 
 class ConnectionLimits:
@@ -48,6 +48,7 @@ class ConnectionLimits:
         self._of_one = of_one
         self._reserved: set[str] = set()  # peers whose connections are not counted
         self._since: dict[int, int] = {}  # in which look a connection was first seen, by inode
+        self._known: dict[int, _Socket] = {}  # of the last look, by descriptor
         self._looks = 0
 
     def note(self, peer: str, caller: Identity) -> None:
@@ -73,47 +74,77 @@ class ConnectionLimits:
         """Close what is beyond the bounds; returns how many of each source."""
         self._looks += 1
         closed: Counter[str] = Counter()
-        with contextlib.ExitStack() as held:
-            found = list(_accepted(held))
-            self._reserved &= {each.peer for each in found}
-            since = {each.inode: self._since.get(each.inode, self._looks) for each in found}
-            self._since = since
-            counted: Counter[str] = Counter()
-            most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
-            for each in sorted(found, key=lambda each: since[each.inode]):
-                if each.peer in self._reserved or each.source in ("uid 0", _own_user()):
-                    continue
-                counted[each.source] += 1
-                if counted[each.source] > self._of_one or counted.total() > most:
-                    with contextlib.suppress(OSError):  # it was closed meanwhile
-                        each.line.shutdown(socket.SHUT_RDWR)
-                    counted[each.source] -= 1
-                    closed[each.source] += 1
+        noted = set(self._reserved)
+        found = self.accepted()
+        self._reserved -= noted - {each.peer for each in found.values()}
+        since = {each.inode: self._since.get(each.inode, self._looks) for each in found.values()}
+        self._since = since
+        counted: Counter[str] = Counter()
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+        not_counted = ("uid 0", f"uid {os.geteuid()}")
+        bounded = [
+            (number, each)
+            for number, each in found.items()
+            if each.peer not in self._reserved and each.source not in not_counted
+        ]
+        for number, each in sorted(bounded, key=lambda pair: since[pair[1].inode]):
+            counted[each.source] += 1
+            if counted[each.source] > self._of_one or counted.total() > most:
+                _close(number, each)
+                counted[each.source] -= 1
+                closed[each.source] += 1
         return closed
 
+    def accepted(self) -> dict[int, _Socket]:
+        """Every connection to an address on which this process listens, by descriptor.
 
-def _own_user() -> str:
-    return f"uid {os.geteuid()}"
-
-
-def _accepted(held: contextlib.ExitStack) -> Iterator[_Connection]:
-    """Every connection to an address on which this process listens."""
-    lines = []
-    listening = set()
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # closed meanwhile
-            if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+        Nodes keep theirs open: only sockets that are new since the last look are looked into.
+        """
+        known, now = self._known, {}
+        for name in os.listdir("/proc/self/fd"):
+            number = int(name)
+            inode = _inode_of_socket(number)
+            if inode is None:
                 continue
-            line = held.enter_context(socket.socket(fileno=os.dup(int(name))))
-            if line.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-                listening.add(_end(line))
-            elif line.type == socket.SOCK_STREAM:
-                lines.append(line)
-    for line in lines:
-        with contextlib.suppress(OSError):  # it has no other end any more
-            if _end(line) in listening:
+            each: _Socket | None = known.get(number)
+            if each is None or each.inode != inode:
+                each = _looked_into(number)
+            if each is not None:
+                now[number] = each
+        listening = {each.end for each in now.values() if each.listens}
+        # one that neither listens nor has an other end may do so later
+        self._known = {n: each for n, each in now.items() if each.listens or each.peer}
+        return {n: each for n, each in now.items() if each.peer and each.end in listening}
+
+
+def _inode_of_socket(number: int) -> int | None:
+    """The inode of a descriptor's socket; None: it is none, or was closed meanwhile."""
+    try:
+        found = os.fstat(number)
+    except OSError:
+        return None
+    return found.st_ino if stat.S_ISSOCK(found.st_mode) else None
+
+
+def _looked_into(number: int) -> _Socket | None:
+    """The socket of a descriptor; None: it was closed meanwhile."""
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(number)) as line:
+        inode = os.fstat(line.fileno()).st_ino
+        if line.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            return _Socket(inode, _end(line), listens=True)
+        source = peer = ""
+        if line.type == socket.SOCK_STREAM:
+            with contextlib.suppress(OSError):  # it has no other end, or not any more
                 source, peer = _source(line)
-                yield _Connection(os.fstat(line.fileno()).st_ino, source, peer, line)
+        return _Socket(inode, _end(line), False, source, peer)
+    return None
+
+
+def _close(number: int, known: _Socket) -> None:
+    """End a connection, unless it was closed meanwhile."""
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(number)) as line:
+        if os.fstat(line.fileno()).st_ino == known.inode:
+            line.shutdown(socket.SHUT_RDWR)
 
 
 def _end(line: socket.socket) -> object:

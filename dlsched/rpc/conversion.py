@@ -10,9 +10,10 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from enum import Enum
-from functools import cache
+from functools import cache, partial
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
@@ -73,15 +74,28 @@ def to_wire(value: Any) -> Message:
     A number or text that its field cannot hold, such as one that a job has made up, becomes the
     nearest one that it can: no run may make a message of its node impossible.
     """
-    message = WIRE[type(value)]()
-    for field in dataclasses.fields(value):
-        _set(message, field.name, getattr(value, field.name), type(value))
+    kind = type(value)
+    message = WIRE[kind]()
+    for name, default in _defaults(typing.cast(Hashable, kind)):
+        said = getattr(value, name)
+        if said is not default and said is not None:
+            _set(message, name, said, kind)
     return message
 
 
+@cache
+def _defaults(kind: Hashable) -> tuple[tuple[str, object], ...]:
+    """The fields of a value, each with the one object, if any, that leaves its field as it is."""
+    owner = typing.cast(type, kind)
+    wire, found = WIRE[owner].DESCRIPTOR.fields_by_name, []
+    for field in dataclasses.fields(owner):
+        there = wire[field.name]
+        unsaid = None if there.has_presence else () if there.is_repeated else there.default_value
+        found.append((field.name, unsaid))
+    return tuple(found)
+
+
 def _set(message: Message, name: str, value: Any, owner: type) -> None:
-    if value is None:
-        return
     if (owner, name) in SETS:
         target = getattr(message, name)
         target.SetInParent()
@@ -118,17 +132,20 @@ def from_wire(kind: type[T], message: Message) -> T:
     Raises:
         BadInput: the value of an enumeration is missing, or unknown to this version.
     """
-    values = {
-        name: _get(message, name, hint, kind)
-        for name, hint in _hints(typing.cast(Hashable, kind)).items()
-    }
-    return kind(**values)
+    readers = _readers(typing.cast(Hashable, kind))
+    return kind(**{name: read(message) for name, read in readers})
+
+
+Reader = Callable[[Any], Any]  # of one field of a message
 
 
 @cache
-def _hints(kind: Hashable) -> dict[str, Any]:
-    hints = typing.get_type_hints(kind)
-    return {field.name: hints[field.name] for field in dataclasses.fields(typing.cast(type, kind))}
+def _readers(kind: Hashable) -> tuple[tuple[str, Reader], ...]:
+    """What reads each field of a value from its message: how is looked for once, not each time."""
+    owner = typing.cast(type, kind)
+    hints = typing.get_type_hints(owner)
+    names = [field.name for field in dataclasses.fields(owner)]
+    return tuple((name, _reader(owner, name, hints[name])) for name in names)
 
 
 def _bare(hint: Any) -> tuple[Any, bool]:
@@ -142,33 +159,45 @@ def _bare(hint: Any) -> tuple[Any, bool]:
     return hint, absent
 
 
-def _get(  # noqa: PLR0911  # one case a kind of field
-    message: Any, name: str, hint: Any, owner: type
-) -> Any:
+def _reader(owner: type, name: str, hint: Any) -> Reader:
     kind, absent = _bare(hint)
-    if (owner, name) in SETS:
-        if not message.HasField(name):
-            return None
-        item = typing.get_args(kind)[0]
-        return tuple(from_wire(item, each) for each in getattr(message, name).runs)
-    origin = typing.get_origin(kind)
-    if origin in (tuple, frozenset):
-        item, _ = _bare(typing.get_args(kind)[0])
-        values = getattr(message, name)
-        return origin(from_wire(item, each) if item in WIRE else each for each in values)
+    get: Reader = attrgetter(name)
+    if typing.get_origin(kind) in (tuple, frozenset):
+        if (owner, name) in SETS:
+            return _if_present(name, _several(kind, attrgetter(f"{name}.runs")))
+        return _several(kind, get)
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return _enumeration(kind, getattr(message, name), absent, f"{owner.__name__}.{name}")
-    if absent and not message.HasField(name):
-        return None
-    if kind in WIRE:
-        return from_wire(kind, getattr(message, name))
-    return getattr(message, name)
+        return _enumeration(kind, get, absent, f"{owner.__name__}.{name}")
+    read = partial(_one, kind, get) if kind in WIRE else get
+    return _if_present(name, read) if absent else read
 
 
-def _enumeration(kind: type[Enum], number: int, absent: bool, where: str) -> Enum | None:
-    if number == 0 and absent:
-        return None
-    for value in kind:
-        if ENUMS[kind].Value(wire_name(value)) == number:
-            return value
-    raise BadInput(f"{where} is {number}, which this version does not know")
+def _one(kind: type, get: Reader, message: Any) -> Any:
+    return from_wire(kind, get(message))
+
+
+def _several(kind: Any, get: Reader) -> Reader:
+    """Reads a tuple or frozenset."""
+    origin = typing.get_origin(kind)
+    item, _ = _bare(typing.get_args(kind)[0])
+    if item in WIRE:
+        return lambda message: origin(from_wire(item, each) for each in get(message))
+    return lambda message: origin(get(message))
+
+
+def _if_present(name: str, read: Reader) -> Reader:
+    return lambda message: read(message) if message.HasField(name) else None
+
+
+def _enumeration(kind: type[Enum], get: Reader, absent: bool, where: str) -> Reader:
+    known: dict[int, Enum | None] = {ENUMS[kind].Value(wire_name(value)): value for value in kind}
+    if absent:
+        known[0] = None
+
+    def read(message: Any) -> Enum | None:
+        number = get(message)
+        if number not in known:
+            raise BadInput(f"{where} is {number}, which this version does not know")
+        return known[number]
+
+    return read

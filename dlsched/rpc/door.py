@@ -14,13 +14,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
+from contextlib import aclosing
 from inspect import isawaitable
-from typing import Any
-from weakref import WeakValueDictionary
+from typing import Any, NoReturn
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -67,21 +65,42 @@ class _RefusalLog:
         log.warning("call-refused method=%s peer=%s why=%s", method, peer, why)
 
 
-class _Places:
-    """Places for large messages, a few for each caller; a caller waits for a free one."""
+class _Calls:
+    """The calls of one caller that are under way, and what they share."""
 
-    def __init__(self) -> None:
-        self._all = asyncio.Semaphore(bounds.UNDECODED)
-        self._of_one: WeakValueDictionary[Identity, asyncio.Semaphore] = WeakValueDictionary()
+    def __init__(self, caller: Identity) -> None:
+        self.caller = caller
+        self.count = 0
+        self.undecoded = asyncio.Semaphore(bounds.UNDECODED_OF_ONE)  # places for large messages
+        self._working: dict[str, asyncio.Semaphore] = {}
 
-    @asynccontextmanager
-    async def one(self, caller: Identity) -> AsyncIterator[None]:
-        """Hold a place of a caller."""
-        mine = self._of_one.get(caller)
-        if mine is None:
-            mine = self._of_one[caller] = asyncio.Semaphore(bounds.UNDECODED_OF_ONE)
-        async with mine, self._all:
-            yield
+    def working(self, method: str) -> asyncio.Semaphore:
+        """Places for calls of a method that work; a call waits until one is free."""
+        places = self._working.get(method)
+        if places is None:
+            places = self._working[method] = asyncio.Semaphore(bounds.WORKING_OF_ONE)
+        return places
+
+
+class _Call:
+    """A call that was let in, and what it holds."""
+
+    __slots__ = ("calls", "places", "request")
+
+    def __init__(self, calls: _Calls) -> None:
+        self.calls = calls  # of its caller
+        self.places: list[asyncio.Semaphore] = []
+        self.request: Any = None
+
+    async def take(self, place: asyncio.Semaphore) -> None:
+        """Wait for a place, and hold it."""
+        await place.acquire()
+        self.places.append(place)
+
+    def give_back(self) -> None:
+        """Let other calls have all places that this one holds."""
+        while self.places:
+            self.places.pop().release()
 
 
 class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
@@ -98,12 +117,10 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
         self._connections = connections
         self._rules = rules
         self._guarded: dict[str, tuple[Any, Any]] = {}
-        self._places = {True: _Places(), False: _Places()}  # of users, and of all others
-        self._calls: Counter[Identity] = Counter()
+        # places for large messages: of users, and of all others
+        self._undecoded = {kind: asyncio.Semaphore(bounds.UNDECODED) for kind in (True, False)}
+        self._calls: dict[Identity, _Calls] = {}
         self._refusals = _RefusalLog()
-        self._working: WeakValueDictionary[tuple[Identity, str], asyncio.Semaphore] = (
-            WeakValueDictionary()
-        )
         self._decoders = ThreadPoolExecutor(2, thread_name_prefix="dlsched-decoder")
 
     async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
@@ -128,14 +145,19 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
             raise TypeError(f"{method}: a stream of requests with one answer is not served")
 
         async def one(requests: AsyncIterator[bytes], context: Any) -> Any:
-            async with self._admitted(method, requests, context, decode) as request:
+            call = await self._let_in(method, requests, context, decode)
+            try:
                 await _closed(requests)
-                return await inner(request, context)
+                return await inner(call.request, context)
+            finally:
+                self._let_out(call)
 
         async def many(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[Any]:
-            async with self._admitted(method, requests, context, decode) as request:
+            call = await self._let_in(method, requests, context, decode)
+            try:
+                request = call.request
                 if handler.request_streaming:
-                    request = self._every(method, request, requests, decode)  # noqa: PLW2901
+                    request = self._every(method, request, requests, decode)
                 else:
                     await _closed(requests)
                 answers = inner(request, context)
@@ -148,6 +170,8 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
                             yield answer
                 except _Refused as refused:  # a further message
                     await self._refuse(method, context, refused)
+            finally:
+                self._let_out(call)
 
         serializer = {"response_serializer": handler.response_serializer}
         if handler.response_streaming:
@@ -165,11 +189,12 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
                 raise refused
             yield await self._decoded(raw, decode)
 
-    @asynccontextmanager
-    async def _admitted(
+    async def _let_in(
         self, method: str, requests: AsyncIterator[bytes], context: Any, decode: Any
-    ) -> AsyncIterator[Any]:
-        """The request of a call, while its handler works on it.
+    ) -> _Call:
+        """Admit a call with its request; `_let_out` is to follow.
+
+        Context managers would need fewer lines, but every sync of every node would pay for them.
 
         Args:
             method: its full name.
@@ -177,33 +202,61 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
             context: of the call.
             decode: makes the request of the bytes.
         """
-        async with AsyncExitStack() as held:
-            try:
-                rule, caller = await self._caller(method, context)
-                held.enter_context(self._counted(caller))
-                place = await held.enter_async_context(AsyncExitStack())
-                await place.enter_async_context(self._places[caller.kind == "user"].one(caller))
-                raw = await _received(method, requests)
-                request = await self._decoded(raw, decode)
-                if (other := rule.misspoken(caller, request)) is not None:
-                    raise _Refused(CODE.PERMISSION_DENIED, other)
-                if len(raw) <= bounds.SMALL:
-                    await place.aclose()
-                del raw
-            except _Refused as refused:
-                await self._refuse(method, context, refused)
+        try:
+            rule, caller = await self._caller(method, context)
+            call = self._counted(caller)
+        except _Refused as refused:
+            await self._refuse(method, context, refused)
+        try:
+            call.request = await self._request(method, rule, call, requests, decode)
             remember(context, caller)
             if caller.kind == "user" and not caller.is_operator and not bounds.is_lasting(method):
-                await held.enter_async_context(self._place_to_work(caller, method))
-            yield request
+                await call.take(call.calls.working(method))
+        except _Refused as refused:
+            self._let_out(call)
+            await self._refuse(method, context, refused)
+        except BaseException:
+            self._let_out(call)
+            raise
+        return call
 
-    def _place_to_work(self, caller: Identity, method: str) -> asyncio.Semaphore:
-        """The places of a user and method; a call that enters waits until one is free."""
-        places = self._working.get((caller, method))
-        if places is None:
-            places = asyncio.Semaphore(bounds.WORKING_OF_ONE)
-            self._working[caller, method] = places
-        return places
+    def _counted(self, caller: Identity) -> _Call:
+        """A call, counted among those of its caller until it is let out."""
+        calls = self._calls.get(caller)
+        if calls is None:
+            calls = self._calls[caller] = _Calls(caller)
+        if calls.count >= bounds.CALLS_OF_ONE:
+            why = f"{caller} has {bounds.CALLS_OF_ONE} calls under way, which is the most"
+            raise _Refused(CODE.RESOURCE_EXHAUSTED, why)
+        calls.count += 1
+        return _Call(calls)
+
+    def _let_out(self, call: _Call) -> None:
+        """Let others have what a call holds that has ended."""
+        call.give_back()
+        call.calls.count -= 1
+        if not call.calls.count:
+            del self._calls[call.calls.caller]
+
+    async def _request(
+        self,
+        method: str,
+        rule: Rule,
+        call: _Call,
+        requests: AsyncIterator[bytes],
+        decode: Any,
+    ) -> Any:
+        """Receive and decode a call's request; with a large one it keeps its places."""
+        caller = call.calls.caller
+        await call.take(call.calls.undecoded)
+        await call.take(self._undecoded[caller.kind == "user"])
+        raw = await _received(method, requests)
+        request = await self._decoded(raw, decode)
+        if (other := rule.misspoken(caller, request)) is not None:
+            raise _Refused(CODE.PERMISSION_DENIED, other)
+        if len(raw) <= bounds.SMALL:
+            call.give_back()
+        return request
 
     async def _caller(self, method: str, context: Any) -> tuple[Rule, Identity]:
         """The method's rule, and the caller, when it may call it."""
@@ -221,20 +274,6 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
             raise _Refused(CODE.PERMISSION_DENIED, why)
         return rule, caller
 
-    @contextmanager
-    def _counted(self, caller: Identity) -> Iterator[None]:
-        """Count a call while it lasts."""
-        if self._calls[caller] >= bounds.CALLS_OF_ONE:
-            why = f"{caller} has {bounds.CALLS_OF_ONE} calls under way, which is the most"
-            raise _Refused(CODE.RESOURCE_EXHAUSTED, why)
-        self._calls[caller] += 1
-        try:
-            yield
-        finally:
-            self._calls[caller] -= 1
-            if not self._calls[caller]:
-                del self._calls[caller]
-
     async def _decoded(self, raw: bytes, decode: Any) -> Any:
         """The request; a large one is counted and decoded in a thread."""
         try:
@@ -245,7 +284,7 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
         except BadInput as error:
             raise _Refused(CODE.INVALID_ARGUMENT, str(error)) from None
 
-    async def _refuse(self, method: str, context: Any, refused: _Refused) -> None:
+    async def _refuse(self, method: str, context: Any, refused: _Refused) -> NoReturn:
         """End a call with one line, for its caller and for the log."""
         self._refusals.note(method, context.peer(), refused)
         try:
@@ -254,6 +293,7 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
             raise
         except Exception:  # its caller has left, or gRPC itself has refused the message
             raise asyncio.CancelledError from None
+        raise AssertionError  # `abort` has raised
 
 
 async def _received(method: str, requests: AsyncIterator[bytes]) -> bytes:

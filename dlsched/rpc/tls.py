@@ -20,6 +20,7 @@ from dlsched.rpc.identity import Role
 log = logging.getLogger(__name__)
 DAY_S = 86400.0
 ALARM_S = 30 * DAY_S
+KEPT_CERTIFICATES = 1 << 14  # parsed; more than there are nodes, so that no sync waits for a parse
 Stamp = tuple[tuple[int, int, int], ...]
 
 
@@ -58,7 +59,7 @@ def _day(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=KEPT_CERTIFICATES)
 def read_certificate(pem: bytes) -> PeerCertificate:
     """Parse a certificate in PEM; TLS has checked its signature.
 

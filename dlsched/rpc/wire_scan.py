@@ -92,7 +92,7 @@ class _Scan:
                 at = self._sized(field, begin, at, end)
                 continue
             if wire == 0:
-                at = self._varint(at, end)[1]
+                at = at + 1 if at < end and raw[at] < 128 else self._varint(at, end)[1]
             elif wire in WIDTHS:
                 at += WIDTHS[wire]
             else:
@@ -104,7 +104,10 @@ class _Scan:
 
     def _sized(self, field: _Field | None, begin: int, at: int, end: int) -> int:
         """Scan a value with a length, whose tag lies at `begin`; returns the position behind it."""
-        size, at = self._varint(at, end)
+        if at < end and self._raw[at] < 128:  # nearly every length
+            size, at = self._raw[at], at + 1
+        else:
+            size, at = self._varint(at, end)
         behind = at + size
         if behind > end:
             raise self._malformed(begin, f"a length of {size} bytes, and {end - at} follow")
@@ -114,7 +117,7 @@ class _Scan:
             self._count(field, self._packed(field, at, behind) if field.width else 1)
         if field.message is not None:
             self.message(field.message, at, behind)
-        elif field.is_text:
+        elif field.is_text and not self._raw[at:behind].isascii():
             try:
                 str(memoryview(self._raw)[at:behind], "utf-8")
             except UnicodeDecodeError as error:

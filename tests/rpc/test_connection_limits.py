@@ -89,9 +89,7 @@ def test_the_newest_connections_beyond_the_bound_are_closed() -> None:
 
 def connections_of(source: str) -> int:
     """How many accepted connections of a source this process has."""
-    with contextlib.ExitStack() as held:
-        found = Counter(each.source for each in connection_limits._accepted(held))
-    return found[source]
+    return Counter(each.source for each in ConnectionLimits().accepted().values())[source]
 
 
 @pytest.fixture
@@ -144,3 +142,52 @@ def test_a_login_node_is_outside_of_the_bound_because_many_users_come_from_it() 
     assert limits._reserved == {"ipv6:[::1]:2"}
     limits.note("ipv6:%5B::1%5D:2", Identity(kind="user", name="ann", uid=1001, via="token"))
     assert not limits._reserved  # another connection has that port now
+
+
+def test_a_socket_is_looked_into_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_into = []
+    genuine = connection_limits._looked_into
+
+    def counted(number: int) -> Any:
+        looked_into.append(number)
+        return genuine(number)
+
+    monkeypatch.setattr(connection_limits, "_looked_into", counted)
+    with contextlib.ExitStack() as held:
+        listener = held.enter_context(socket.create_server(("127.0.0.1", 0)))
+
+        def connect() -> tuple[socket.socket, socket.socket]:
+            mine = held.enter_context(socket.create_connection(listener.getsockname()))
+            return mine, held.enter_context(listener.accept()[0])
+
+        def descriptors(*lines: socket.socket) -> set[int]:
+            return {line.fileno() for line in lines}
+
+        limits = ConnectionLimits(MOST)
+        mine, theirs = connect()
+        assert limits.accepted().keys() >= descriptors(theirs)
+        assert set(looked_into) >= descriptors(listener, mine, theirs)
+        looked_into.clear()
+        late = connect()
+        assert limits.accepted().keys() >= descriptors(theirs, late[1])
+        assert set(looked_into).isdisjoint(descriptors(listener, mine, theirs))
+        mine.close()
+        theirs.close()
+        again = connect()  # in the same descriptors, the lowest free ones
+        assert limits.accepted().keys() & descriptors(*again) == descriptors(again[1])
+
+
+def test_a_connection_that_calls_during_a_look_stays_outside_of_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits = ConnectionLimits(MOST)
+    node = Identity(kind="node", name="n1", via="certificate")
+    limits.note("ipv4:10.0.0.1:1", node)
+
+    def look() -> dict[int, Any]:
+        limits.note("ipv4:10.0.0.2:2", node)
+        return {}
+
+    monkeypatch.setattr(limits, "accepted", look)
+    limits.close_excess()
+    assert limits._reserved == {"ipv4:10.0.0.2:2"}  # the other one has ended
