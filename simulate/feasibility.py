@@ -141,8 +141,7 @@ def _unplaceable(
     def question(row: int) -> tuple[GpuRequest, object]:
         request = GpuRequest(row, int(units.gang[row]), units)
         pool, sameness = int(units.pool[row]), parts.placement.sameness(request)
-        layout = (request.shape, request.whole)
-        return request, (pool, sameness, layout, *needs[:, row].tolist())
+        return request, (pool, sameness, request.layout, *needs[:, row].tolist())
 
     asked: Sequence[int] = range(len(units))
     if plain:

@@ -55,6 +55,7 @@ class Job(Record):
     gpus: int = 0
     gang: tuple[int, ...] = ()  # GPUs on each node
     gpu_types: tuple[str, ...] = ()
+    gpus_by_type: str | None = None  # on each node so many of each: a100:2,v100:2
     nodes: tuple[str, ...] = ()
     gpu_indices: dict[str, tuple[int, ...]] = field(default_factory=dict)
     submitted_at: float | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from dlsched.core.cluster.gpus_by_type import ByType, has_each
 from dlsched.core.cluster.occupancy import Occupancy, Placement, lowest_bits, lowest_node
 from dlsched.core.units import UnitTable
 
@@ -44,6 +45,11 @@ class GpuRequest:
         return self._table.shapes.get(self.row, ())
 
     @property
+    def by_type(self) -> ByType:
+        """How many GPUs of each type on every node; empty where the types do not matter."""
+        return self._table.gpus_by_type.get(self.row, ())
+
+    @property
     def whole(self) -> bool:
         """Must it have its nodes to itself?"""
         return self.row in self._table.whole_nodes
@@ -53,6 +59,11 @@ class GpuRequest:
         """Does it matter to the row how its GPUs lie?"""
         table = self._table
         return self.row in table.shapes or self.row in table.whole_nodes
+
+    @property
+    def layout(self) -> object:
+        """How its GPUs must lie: equal ones compare equal."""
+        return self.shape, self.by_type, self.whole
 
     @property
     def host_needs(self) -> tuple[float, float]:
@@ -124,6 +135,14 @@ class FreeGpus:
             found |= members
         return found & self.nodes
 
+    def with_each(self, wanted: ByType) -> int:
+        """Nodes with at least so many free GPUs of each type, as bits."""
+        free, found = self.occupancy.free, 0
+        for node, masks in self.occupancy.cluster.mixed.items():
+            if self.nodes >> node & 1 and has_each(free[node], masks, wanted):
+                found |= 1 << node
+        return found
+
     def usable_on(self, node: int) -> int:
         """Usable GPUs of one node."""
         return self._usable[node] if self._usable else self.occupancy.free[node].bit_count()
@@ -150,6 +169,14 @@ class FreeGpus:
         free = self.occupancy.free
         nodes = [node for node, _ in parts]  # lists: a generator is called once more for each
         masks = [lowest_bits(free[node], count) for node, count in parts]
+        return Placement(tuple(nodes), tuple(masks))
+
+    def across_by_type(self, nodes: list[int], wanted: ByType) -> Placement:
+        """The lowest free GPUs of each type, so many on each of several nodes, in that order."""
+        masks = []
+        for node in nodes:
+            free, of_type = self.occupancy.free[node], self.occupancy.cluster.mixed[node]
+            masks.append(sum(lowest_bits(free & of_type[kind], n) for kind, n in wanted))
         return Placement(tuple(nodes), tuple(masks))
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlsched.core.arrays import Bools, Floats, Ints, Rows
+from dlsched.core.cluster.gpus_by_type import ByType
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.deadlines import BEST_EFFORT
 from dlsched.core.parts import parts_of
@@ -68,11 +69,12 @@ class UnitTable(AskedColumns):
     Besides those here it has the columns of `dlsched.jobs.fields.COLUMNS`, which users ask for.
     By row, where it matters: `parents`; `array_limits` (the array's number, and how many rows of it
     may be there at once); `gpu_limits` (of priority classes and other holders); `shapes` (GPUs on
-    each of several nodes, where the gang may not lie as it comes); `whole_nodes` (rows that have
-    their nodes to themselves); `homes` (where a suspended row is resident: it goes on there, or not
-    at all). `fills_gpus`: rows that need parts of GPUs join others while GPUs are free, as in
-    clusters that give out parts. `usage` is what the owners of units have used; None where no part
-    asks for it.
+    each of several nodes, where the gang may not lie as it comes); `gpus_by_type` (of rows with a
+    shape: how many of each type these are, on every node); `whole_nodes` (rows that have their
+    nodes to themselves); `homes` (where a suspended row is resident: it goes on there, or not at
+    all). `fills_gpus`: rows that need parts of GPUs join others while GPUs are free, as in clusters
+    that give out parts. `usage` is what the owners of units have used; None where no part asks for
+    it.
     """
 
     # what the user asked for
@@ -127,6 +129,7 @@ class UnitTable(AskedColumns):
         self.array_limits: dict[int, tuple[int, int]] = {}
         self.gpu_limits = RowLimits()
         self.shapes: dict[int, tuple[int, ...]] = {}
+        self.gpus_by_type: dict[int, ByType] = {}
         self.whole_nodes: set[int] = set()
         self.homes: dict[int, Placement] = {}
         self.fills_gpus = False
@@ -166,6 +169,9 @@ class UnitTable(AskedColumns):
         }
         table.gpu_limits = self.gpu_limits.take(renumbered)
         table.shapes = {renumbered[r]: s for r, s in self.shapes.items() if r in renumbered}
+        table.gpus_by_type = {
+            renumbered[r]: wanted for r, wanted in self.gpus_by_type.items() if r in renumbered
+        }
         table.whole_nodes = {renumbered[row] for row in self.whole_nodes if row in renumbered}
         table.homes = {renumbered[r]: p for r, p in self.homes.items() if r in renumbered}
         table.fills_gpus = self.fills_gpus

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from dlsched.core.cluster.description import ANY_TYPE
 from dlsched.core.cluster.features import features_of
+from dlsched.core.cluster.gpus_by_type import ByType
 from dlsched.core.cluster.host_lists import fold
 from dlsched.core.errors import BadInput, not_known
 from dlsched.daemon.live.nodes import LiveNodes
@@ -23,7 +25,7 @@ class Host:
     name: str
     gpus: int
     gpu_type: str = ""
-    gpu_types: frozenset[str] = frozenset()  # in small letters, of a node that has several
+    gpu_types: Mapping[str, int] = field(default_factory=dict)  # how many of each of several
     cpus: int | None = None
     memory_bytes: int | None = None
     tmp_bytes: int | None = None
@@ -34,6 +36,15 @@ class Host:
     def may_be_of(self, types: Collection[str]) -> bool:
         """Whether its GPUs have one of these types, in small letters, or theirs is not known."""
         return self.gpu_type.lower() in types if self.gpu_type else not self.gpu_types
+
+    def of_type(self, kind: str) -> int:
+        """How many GPUs it has of a type, in small letters, as far as is known."""
+        return self.gpus if self.gpu_type.lower() == kind else self.gpu_types.get(kind, 0)
+
+    def may_give(self, wanted: ByType) -> bool:
+        """Whether it has so many GPUs of each type, or their types are not known."""
+        is_known = self.gpu_type or self.gpu_types
+        return not is_known or all(self.of_type(kind) >= count for kind, count in wanted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +68,15 @@ class Capacity:
         found = [
             host.name
             for host in self.hosts.values()
-            if not host.gpu_types.isdisjoint(types) and (not names or host.name in names)
+            if not host.gpu_types.keys().isdisjoint(types) and (not names or host.name in names)
         ]
         if not found:
             return ""
         has, gets = ("has", "gets") if len(found) == 1 else ("have", "get")
-        return f"{fold(found)} {has} several types and so {gets} only jobs that name none"
+        return (
+            f"{fold(found)} {has} several types and so {gets} only jobs that name none, "
+            "or several (--gres=gpu:TYPE:N,gpu:TYPE:N)"
+        )
 
     def unknown_type(self, what: str, name: str) -> BadInput:
         """The refusal of a GPU type that no node has, or none has without another type."""
@@ -110,13 +124,13 @@ def capacity_of(settings: Settings, ledger: Ledger, nodes: LiveNodes, agents: Ag
         gpu_type = "" if live is None or live.gpu_type == ANY_TYPE else live.gpu_type
         described = agents.described.get(name)
         facts = facts_that_count(sections.get(name), described)
-        kinds = {gpu.type.lower() for gpu in described.facts.gpus} if described else set()
+        types = () if live is None or gpu_type else live.types_of(registered.gpus)
         cpus, memory_gb, tmp_gb = (facts.get(each) for each in ("cpus", "memory_gb", "tmp_gb"))
         hosts[name] = Host(
             name=name,
             gpus=len(registered.gpus),
             gpu_type=gpu_type,
-            gpu_types=frozenset(kinds if len(kinds) > 1 and not gpu_type else ()),
+            gpu_types=Counter(types),
             cpus=int(cpus) if isinstance(cpus, int | float) else None,
             memory_bytes=int(memory_gb * GB) if isinstance(memory_gb, int | float) else None,
             tmp_bytes=int(tmp_gb * GB) if isinstance(tmp_gb, int | float) else None,

@@ -231,6 +231,8 @@ def _tasks(given: argparse.Namespace, nodes: int, *, whole: bool) -> tuple[int, 
 
 def _gpus_on_node(given: argparse.Namespace, nodes: int) -> int | None:
     """GPUs on each node of this call alone; None: not said."""
+    if _are_all_of_several_types(given.gres or given.gpus_per_node):
+        return _number("SLURM_GPUS_ON_NODE")
     on_node = _gpus("--gpus-per-node", given.gpus_per_node)
     for part in filter(None, given.gres.split(",")):
         kind, _, rest = part.removeprefix("gres:").removeprefix("gres/").partition(":")
@@ -248,11 +250,21 @@ def _gpus_on_node(given: argparse.Namespace, nodes: int) -> int | None:
     return total // nodes
 
 
+def _are_all_of_several_types(text: str) -> bool:
+    """Does a call of a job with GPUs of several types on each node ask for all of them?"""
+    mine = os.environ.get("SLURM_GPUS_PER_NODE", "").split(",")
+    named = [part.partition("gpu:")[2] or part for part in text.lower().split(",")]
+    return len(mine) > 1 and sorted(named) == sorted(mine)
+
+
 def _gpus(option: str, text: str) -> int | None:
     """A number of GPUs with or without a type: `2`, `a100:2`, `a100`."""
     if not text:
         return None
     kind, _, number = text.rpartition(":")
+    mine = os.environ.get("SLURM_GPUS_PER_NODE", "")
+    if "," in mine and (kind or not number.isdigit()):
+        raise _WrongUse(f"{option} {text}: of the job's {mine} a call gets GPUs of any type: say N")
     if number.isascii() and number.isdigit():
         return int(number)
     if kind or not number[:1].isalpha():

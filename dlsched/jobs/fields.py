@@ -131,8 +131,8 @@ FIELDS: tuple[Field, ...] = (
     _row("gpus_per_node", "whole",
         _option("gpus_per_node", "--gpus-per-node", "On each node: 4, a100:4.", "GPUS", slurm=True),
         _option(
-            "gpus_per_node", "--gres", "Slurm's: gpu[:TYPE]:N on each node.", "GRES", slurm=True,
-            grammar="gres",
+            "gpus_per_node", "--gres", "Slurm's: gpu[:TYPE]:N[,…] on each node.", "GRES",
+            slurm=True, grammar="gres",
         ),
         most=1024, kept="no",
     ),
@@ -175,6 +175,7 @@ FIELDS: tuple[Field, ...] = (
         ),
     ),
     _row("gpu_types", "names", update="waiting", csv="gpu_type"),
+    _row("gpus_by_type", "text", label="GPUs by type", longest=1024, csv="gpus_by_type"),
     _row("constraint", "features",
         _option(
             "constraint", "-C --constraint", "Features of nodes and GPU types: a100&nvlink|h100.",

@@ -39,6 +39,7 @@ class JobFields:
     priority: float | None = None
     gpus: int = 1
     gpu_types: tuple[str, ...] = ()
+    gpus_by_type: str = ""
     constraint: str = ""
     reservation: str = ""
     min_gpus: int | None = None

@@ -62,7 +62,20 @@ def test_gres() -> None:
     assert parse_gres("--gres", "gpu:A100:4").types == ("a100",)
     assert parse_gres("--gres", "gpu:a100").types == ("a100",)
     assert parse_gres("--gres", "gpu:1,gpu:a100:2") == GpuWish(count=3, types=("a100",))
-    for text in ("nic:1", "gpu:a100:1,gpu:v100:2", "gpu:1,nic:1", "", ",", "gpu:a:b:c", "gpu:x:y"):
+    two = GpuWish(count=4, by_type="a100:2,v100:2")
+    assert parse_gres("--gres", "gpu:V100:1,gpu:a100:2,gpu:v100:1") == two
+    assert parse_gpus("--gpus-per-node", two.text, on_node=True) == two
+    assert parse_gres("--gres", "gpu:a100:0,gpu:v100:2") == GpuWish(count=2, types=("v100",))
+    for text in (
+        "nic:1",
+        "gpu:1,gpu:a100:1,gpu:v100:2",
+        "gpu:a100:1|v100:1,gpu:v100:2",
+        "gpu:1,nic:1",
+        "",
+        ",",
+        "gpu:a:b:c",
+        "gpu:x:y",
+    ):
         with pytest.raises(BadInput, match=r"^--gres: "):
             parse_gres("--gres", text)
 

@@ -47,6 +47,12 @@ def admitted(wanted: c.JobRequest, *common: c.EnvironmentVariable) -> Any:
     return validate(wanted, checked_environment({}, common, most), SETTINGS, CAPACITY, NOW)
 
 
+def of_types(text: str, nodes: int = 1, **more: Any) -> dict[str, Any]:
+    """The fields of a job that wants so many GPUs of each type on every node."""
+    each = sum(int(entry.partition(":")[2]) for entry in text.split(","))
+    return {"gpus_by_type": text, "gpus_per_node": each, "nodes": nodes, **more}
+
+
 REFUSED = [
     ("a share of no gpus", {"gpus": 0, "share": 0.5}, "gpus: 0, so it can have no whole nodes"),
     ("leftovers of no gpus", {"gpus": 0, "guarantee": 2}, "opportunistic, and the job has no GPUs"),
@@ -96,6 +102,16 @@ REFUSED = [
     ("array grammar", {"array": "1,,2"}, "is not N, N-M or N-M:STEP"),
     ("huge array", {"array": "0-999999999"}, "is not a range up to"),
     ("large array", {"array": "0-10000"}, "more than 10000 elements"),
+    ("types of no node", of_types("a100:2,v100:2"), "v100; n[1-2] have 8 v100; n3 has 8 a100"),
+    ("types, many nodes", of_types("v100:1,x:1", 2), "needs 2 nodes with 1 v100 and 1 x; n[1-2]"),
+    ("unknown types", of_types("x:1,y:1"), "no node has 1 x and 1 y; no node has any x or y"),
+    ("types of all GPUs", {"gpus_by_type": "a100:1,v100:1", "gpus": 2}, "the GPUs of each node"),
+    ("other types", of_types("a100:1,v100:1", gpu_types=["v100"]), "all GPUs are to be v100"),
+    ("types of leftovers", of_types("a100:1,v100:1", guarantee=2), "no GPUs by type can be kept"),
+    *(
+        (f"types {text!r}", {"gpus_by_type": text, "gpus_per_node": 2}, "TYPE:N,TYPE:N (a100:2,v10")
+        for text in ("a100:2", "a100,v100", "a100:1,v100:0", ":1,v100:1", "a100:1;v100:1", ",")
+    ),
     ("column", {"extra": {"a b": "c"}}, "column 'a b' is not a name"),
 ]
 
@@ -235,3 +251,18 @@ def test_a_limit_is_lowered_to_the_longest_of_the_partition_where_the_job_allows
     found = admitted(job(time_limit_s=7200.0, time_min_s=1800.0))
     assert found.body.time_limit_s == 3600.0
     assert found.request.limits.time_s == 3600.0
+
+
+def test_types_of_gpus_are_kept_in_one_spelling_where_a_node_has_them() -> None:
+    mixed = Host(name="n4", gpus=6, gpu_types={"a100": 2, "v100": 4}, partitions=("main", "cpu"))
+    silent = Host(name="n5", gpus=6, partitions=("main", "cpu"))  # has not registered yet
+    for host in (mixed, silent):
+        capacity = Capacity(hosts={**CAPACITY.hosts, host.name: host})
+        wanted = job(**of_types("V100:1,a100:2,v100:2"))
+        body = validate(wanted, {}, SETTINGS, capacity, NOW).body
+        assert (body.gpus_by_type, body.gang) == ("a100:2,v100:3", (5,))
+    capacity = Capacity(hosts={"n4": mixed, "n3": CAPACITY.hosts["n3"]})
+    with pytest.raises(BadInput, match="3 a100 and 1 v100; n4 has 2 a100 and 4 v100; n3 has 8 a1"):
+        validate(job(**of_types("a100:3,v100:1")), {}, SETTINGS, capacity, NOW)
+    held = validate(job(**of_types("x:1,y:1"), open_ended=True), {}, SETTINGS, CAPACITY, NOW).body
+    assert held.gpus_by_type == "x:1,y:1"

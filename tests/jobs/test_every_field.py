@@ -65,6 +65,7 @@ SAID: dict[str, tuple[str, object]] = {
     "truncate": ("--open-mode truncate", True),
     "gpu_share": ("--share 0.25", 0.25),
     "gpu_types": ("--gpus a100:1", ["a100"]),
+    "gpus_by_type": ("--gres gpu:v100:1,gpu:a100:2", "a100:2,v100:1"),
     "constraint": ("-C nvlink&ib", "ib&nvlink"),
     "memory_bytes": ("--mem 1G -N 2", 1 << 30),
     "tmp_bytes": ("--tmp 1M", 1 << 20),

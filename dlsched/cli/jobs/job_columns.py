@@ -309,8 +309,8 @@ _ALL: tuple[Column[Row], ...] = (
         "type",
         "TYPE",
         "GPU types asked for",
-        "gpu_types",
-        lambda types: "|".join(types) or "any",
+        "gpu_types gpus_by_type",
+        lambda types, by_type: by_type or "|".join(types) or "any",
         least=5,
     ),
     _field(

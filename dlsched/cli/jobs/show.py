@@ -149,7 +149,8 @@ def _facts(job: Job) -> Iterator[tuple[str, str]]:
         ", ".join(f"{title} {value}" for title, value in zip(titles, owner, strict=True) if value)
         or "-",
     )
-    types = str(job.asked.get("constraint") or "|".join(job.gpu_types) or "any type")
+    types = COLUMNS["type"].text(row).replace("any", "any type")
+    types = str(job.asked.get("constraint") or types)
     yield "gpus", f"{COLUMNS['gpus'].text(row)} ({types})"
     if job.nodes:
         yield "where", COLUMNS["nodes"].text(row)

@@ -114,10 +114,11 @@ def _sharing(row: Row) -> str:
     return "NO" if row.job.asked.get("exclusive") else "OK"
 
 
-def _gres(row: Row) -> str:
-    """GPUs on each node."""
-    count = max(row.job.gang, default=row.job.gpus)
-    return f"gres:gpu:{count}" if count else "N/A"
+def asked_gres(job: Job) -> str:
+    """GPUs on each node, as Slurm writes them: `gres:gpu:a100:2,gres:gpu:v100:2`; none: empty."""
+    count = max(job.gang, default=job.gpus)
+    each = (job.gpus_by_type or str(count)).split(",")
+    return ",".join(f"gres:gpu:{gpus}" for gpus in each) if count else ""
 
 
 _CELLS: dict[str, tuple[str, Cell[Row]]] = {  # by name: the letter, and the cell
@@ -156,7 +157,7 @@ _CELLS: dict[str, tuple[str, Cell[Row]]] = {  # by name: the letter, and the cel
     "EndTime": ("e", Cell("END_TIME", _end)),
     "Dependency": ("E", Cell("DEPENDENCY", lambda row: ",".join(row.job.dependencies) or "(null)")),
     "tres-alloc": ("", Cell("TRES_ALLOC", _tres)),
-    "tres-per-node": ("b", Cell("TRES_PER_NODE", _gres)),
+    "tres-per-node": ("b", Cell("TRES_PER_NODE", lambda row: asked_gres(row.job) or "N/A")),
     "Feature": ("f", Cell("FEATURES", lambda row: asked_features(row.job))),
     "Comment": ("k", Cell("COMMENT", _of("comment"))),
     "SchedNodes": ("Y", Cell("SCHEDNODES", lambda row: "(null)")),

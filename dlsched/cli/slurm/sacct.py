@@ -89,7 +89,10 @@ def _memory(job: Job) -> str:
 
 def _tres(job: Job) -> str:
     gpus = f",gres/gpu={job.gpus}" if job.gpus else ""
-    return f"cpu={_cpus(job)}{gpus},node={_nodes(job)}"
+    each = (job.gpus_by_type or "").split(",") if job.gpus else ()
+    pairs = [gpu.rpartition(":") for gpu in each if gpu]
+    types = [f",gres/gpu:{kind}={int(count) * _nodes(job)}" for kind, _, count in pairs]
+    return f"cpu={_cpus(job)}{gpus}{''.join(types)},node={_nodes(job)}"
 
 
 def _of_job(title: str, text: Callable[[Job], str]) -> Cell[Line]:

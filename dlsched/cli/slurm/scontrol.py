@@ -132,7 +132,7 @@ def _jobs(words: Sequence[str]) -> Iterator[str]:
 def _job_lines(detail: object) -> Iterator[str]:
     from dlsched.cli.jobs.job_columns import exit_text  # noqa: PLC0415
     from dlsched.cli.slurm.formats import moment  # noqa: PLC0415
-    from dlsched.cli.slurm.queue_cells import asked_features  # noqa: PLC0415
+    from dlsched.cli.slurm.queue_cells import asked_features, asked_gres  # noqa: PLC0415
     from dlsched.cli.slurm.sacct import CELLS  # noqa: PLC0415
     from dlsched.cli.slurm.sacct_steps import Line  # noqa: PLC0415
     from dlsched.client.records import Detail  # noqa: PLC0415
@@ -147,7 +147,6 @@ def _job_lines(detail: object) -> Iterator[str]:
     nodes = max(1, len(job.nodes) or len(job.gang))
     reason = (job.reason or "None").partition(":")[0]
     state = {"STARTING": "CONFIGURING"}.get(job.state, job.state)
-    gpus = max(job.gang, default=job.gpus)
     tasks = asked.get("ntasks") or 1
     features = asked_features(job)
     yield f"JobId={job.job_id}{array} JobName={job.name or ''}"
@@ -194,8 +193,8 @@ def _job_lines(detail: object) -> Iterator[str]:
     folder = detail.working_directory or ""
     yield f"   StdErr={os.path.join(folder, detail.error or detail.output or '')}"
     yield f"   StdOut={os.path.join(folder, detail.output or '')}"
-    if gpus:
-        yield f"   TresPerNode=gres:gpu:{gpus}"
+    if gres := asked_gres(job):
+        yield f"   TresPerNode={gres}"
     if job.comment:
         yield f"   Comment={job.comment}"
     yield ""
@@ -218,14 +217,14 @@ def _hosts(names: object) -> str:
 
 
 def _nodes(words: Sequence[str]) -> Iterator[str]:
-    from dlsched.cli.slurm.sinfo import features  # noqa: PLC0415
+    from dlsched.cli.slurm.sinfo import features, gpus_by_type, gres  # noqa: PLC0415
     from dlsched.client.daemon_client import Client  # noqa: PLC0415
     from dlsched.core.cluster.host_lists import expand  # noqa: PLC0415
 
     names = [name for word in words for name in expand("node", word.partition("=")[2] or word)]
     with Client() as cluster:
         for node in cluster.nodes(names):
-            kind = f"{node.gpu_type}:" if node.gpu_type else ""
+            busy = ",".join(f"gpu:{kind}{len(used)}" for kind, _, used in gpus_by_type(node))
             cpus, memory = node.cpus or 0, (node.memory_bytes or 0) >> 20
             held, held_memory = math.ceil(node.cpus_held), node.memory_held_bytes >> 20
             yield (
@@ -233,7 +232,7 @@ def _nodes(words: Sequence[str]) -> Iterator[str]:
                 f" Version={node.agent_version or ''}\n"
                 f"   CPUAlloc={held} CPUEfctv={cpus} CPUTot={cpus} CPULoad=N/A\n"
                 f"   AvailableFeatures={features(node)} ActiveFeatures={features(node)}\n"
-                f"   Gres=gpu:{kind}{node.gpus} GresUsed=gpu:{kind}{node.busy_gpus}\n"
+                f"   Gres={gres(node)} GresUsed={busy}\n"
                 f"   RealMemory={memory} AllocMem={held_memory} FreeMem=N/A\n"
                 f"   State={node.state.upper()} Partitions={','.join(node.partitions)}\n"
                 f"   CfgTRES=cpu={cpus},mem={memory}M,gres/gpu={node.gpus}\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,16 +58,31 @@ def _same(values: Iterable[object]) -> str:
     return found[0] + ("+" if len(found) > 1 else "")
 
 
-def _gres(node: Node) -> str:
-    kind = f"{node.gpu_type}:" if node.gpu_type else ""
-    return f"gpu:{kind}{node.gpus}" if node.gpus else "(null)"
+def gres(node: Node) -> str:
+    """As Slurm has it: `gpu:a100:4`, and `gpu:a100:2,gpu:v100:2` of several types."""
+    each = ",".join(f"gpu:{kind}{count}" for kind, count, _ in gpus_by_type(node))
+    return each if node.gpus else "(null)"
 
 
 def _gres_used(node: Node) -> str:
     """As Slurm has it: `gpu:a100:4(IDX:0-3)`."""
-    kind = f"{node.gpu_type}:" if node.gpu_type else ""
-    busy = fold([str(gpu.index) for gpu in node.devices if gpu.jobs])
-    return f"gpu:{kind}{node.busy_gpus}(IDX:{busy.strip('[]') or 'N/A'})" if node.gpus else "(null)"
+    each = ",".join(
+        f"gpu:{kind}{len(busy)}(IDX:{fold(busy).strip('[]') or 'N/A'})"
+        for kind, _, busy in gpus_by_type(node)
+    )
+    return each if node.gpus else "(null)"
+
+
+def gpus_by_type(node: Node) -> Iterator[tuple[str, int, list[str]]]:
+    """Each type of GPU of a node, `a100:`; how many it has, and the indices of those in use.
+
+    A type that is not known is empty.
+    """
+    types = dict.fromkeys(gpu.type for gpu in node.devices)
+    for kind in types if len(types) > 1 else [node.gpu_type]:
+        mine = [gpu for gpu in node.devices if len(types) < 2 or gpu.type == kind]
+        busy = [str(gpu.index) for gpu in mine if gpu.jobs]
+        yield f"{kind}:" if kind else "", len(mine) or node.gpus, busy
 
 
 def _processors(group: Group) -> str:
@@ -111,7 +126,7 @@ LETTERS: dict[str, Cell[Group]] = {
     "T": Cell("STATE", lambda group: _state(group, _LONG)),
     "N": Cell("NODELIST", lambda group: fold([node.name for node in group.nodes])),
     "n": Cell("HOSTNAMES", lambda group: fold([node.name for node in group.nodes])),
-    "G": Cell("GRES", lambda group: _same(map(_gres, group.nodes))),
+    "G": Cell("GRES", lambda group: _same(map(gres, group.nodes))),
     "c": Cell("CPUS", lambda group: _same(node.cpus or 0 for node in group.nodes)),
     "m": Cell(
         "MEMORY",

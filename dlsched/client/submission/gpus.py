@@ -1,4 +1,7 @@
-"""GPUs asked for: `8`, `a100:8`, alternatives `a100:8|v100:8`, and Slurm's `gpu[:type]:n`."""
+"""GPUs asked for: `8`, `a100:8`, alternatives `a100:8|v100:8`, and Slurm's `gpu[:type]:n`.
+
+On each node there may be so many of each of several types: `a100:2,v100:2`.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,41 @@ _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,63}", re.ASCII)
 
 
 class GpuWish(Record):
-    """How many, and of which types (lower case; none: any)."""
+    """How many, and of which types (lower case; none: any).
+
+    With `by_type` there are so many of each type, `a100:2,v100:2`, and `types` is empty.
+    """
 
     count: int
     types: tuple[str, ...] = ()
+    by_type: str = ""
+
+    @property
+    def text(self) -> str:
+        """The text that `parse_gpus` reads so."""
+        each = "|".join(f"{kind}:{self.count}" for kind in self.types)
+        return self.by_type or each or str(self.count)
 
 
-def parse_gpus(what: str, text: str) -> GpuWish:
+def parse_gpus(what: str, text: str, *, on_node: bool = False) -> GpuWish:
     """Read a number with or without a type; `|` joins types that will do as well.
 
+    Args:
+        what: names the option.
+        text: to read.
+        on_node: they are GPUs of each node, which may be of several types.
+
     Raises:
-        BadInput: malformed, or alternatives that differ in number.
+        BadInput: malformed, alternatives that differ in number, or several types that are not
+            for each node.
     """
+    entries = text.split(",")
+    if len(entries) > 1:
+        if not on_node:
+            raise BadInput(
+                f"{what}: {shorten(text)}: several types are said for each node: --gpus-per-node"
+            )
+        return _sum(what, text, [parse_gpus(what, entry) for entry in entries])
     wishes = [_one(what, part.strip(), text) for part in text.split("|")]
     counts = {wish.count for wish in wishes}
     if len(counts) > 1:
@@ -41,7 +67,7 @@ def parse_gres(what: str, text: str) -> GpuWish:
     """Read `gpu`, `gpu:2` or `gpu:a100:2`, as Slurm's `--gres` has it; entries are added up.
 
     Raises:
-        BadInput: another resource than GPUs, GPUs of two types, or malformed.
+        BadInput: another resource than GPUs, or malformed.
     """
     entries = [entry for entry in text.split(",") if entry.strip()]
     if len(entries) > 1:
@@ -57,14 +83,28 @@ def parse_gres(what: str, text: str) -> GpuWish:
 
 
 def _sum(what: str, text: str, wishes: list[GpuWish]) -> GpuWish:
-    types = dict.fromkeys(kind for wish in wishes for kind in wish.types)
-    if len(types) > 1:
-        either = "|".join(f"{kind}:N" for kind in types)
+    """The sum of several entries; of several types, so many of each.
+
+    Raises:
+        BadInput: of several types, and an entry names none or alternatives.
+    """
+    counts: dict[str, int] = {}
+    for wish in wishes:
+        for kind in wish.types:
+            counts[kind] = counts.get(kind, 0) + wish.count
+    total = sum(wish.count for wish in wishes)
+    if len(counts) < 2:
+        return GpuWish(count=total, types=tuple(counts))
+    if any(len(wish.types) != 1 for wish in wishes):
         raise BadInput(
-            f"{what}: {shorten(text)!r}: a node has GPUs of one type, so none can ever give "
-            f"{' and '.join(types)}; either of them is --gpus '{either}'"
+            f"{what}: {shorten(text)!r}: of several types, each entry names one (a100:2,v100:2)"
         )
-    return GpuWish(count=sum(wish.count for wish in wishes), types=tuple(types))
+    from dlsched.core.cluster.gpus_by_type import by_type_text  # noqa: PLC0415  # few say it
+
+    some = tuple(sorted((kind, count) for kind, count in counts.items() if count))
+    if len(some) < 2:
+        return GpuWish(count=total, types=tuple(kind for kind, _ in some))
+    return GpuWish(count=total, by_type=by_type_text(some))
 
 
 def parse_share(what: str, text: str) -> float:

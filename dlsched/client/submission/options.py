@@ -85,8 +85,7 @@ def put(layer: dict[str, str], option: Option, what: str, text: str) -> None:
         return
     _refuse_contradiction(layer, option, what, text)
     if option.grammar == "gres":  # as `--gpus-per-node` has it
-        wish = parse_gres(what, text)
-        text = "|".join(f"{kind}:{wish.count}" for kind in wish.types) or str(wish.count)
+        text = parse_gres(what, text).text
     if option.kind == "many" and option.key in layer:
         text = f"{layer[option.key]}\n{text}"
     layer[option.key] = text

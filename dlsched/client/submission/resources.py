@@ -19,6 +19,7 @@ FROM_RESOURCES = (
         "max_nodes",
         "gpus_per_node",
         "gpu_types",
+        "gpus_by_type",
         "min_gpus",
         "max_gpus",
         "gpu_share",
@@ -43,6 +44,7 @@ class Resources(Record):
     max_nodes: int | None = None
     gpus_per_node: int | None = None
     gpu_types: tuple[str, ...] = ()
+    gpus_by_type: str = ""  # of those on each node: a100:2,v100:2
     min_gpus: int | None = None
     max_gpus: int | None = None
     gpu_share: float | None = None
@@ -75,7 +77,7 @@ def check_resource(key: str, what: str, text: str) -> None:
     if key in _NUMBERS:
         whole_number(what, text, least=1)
     elif key in ("gpus", "gpus_per_node", "gpus_per_task"):
-        parse_gpus(what, text)
+        parse_gpus(what, text, on_node=key == "gpus_per_node")
     elif key == "nodes":
         _nodes(text, ranged=True, what=what)
     elif key == "share":
@@ -101,7 +103,9 @@ def resources(options: Mapping[str, str]) -> Resources:
         return whole_number(word_of(key), options[key], least=least) if key in options else None
 
     total, per_node, per_task = (
-        parse_gpus(word_of(key), options[key]) if key in options else None
+        parse_gpus(word_of(key), options[key], on_node=key == "gpus_per_node")
+        if key in options
+        else None
         for key in ("gpus", "gpus_per_node", "gpus_per_task")
     )
     # GPUs of the whole job may lie on any number of nodes; what is said for each node needs one
@@ -134,12 +138,16 @@ def resources(options: Mapping[str, str]) -> Resources:
     )
     low, high = number("min_gpus"), number("max_gpus")
     _check_elastic(options, gpus, low, high)
+    types, by_type = _types(total, per_node, per_task), per_node.by_type if per_node else ""
+    if types and by_type:
+        raise BadInput(f"GPU types: {by_type} on each node are not all {'|'.join(types)}")
     return Resources(
         gpus=gpus,
         nodes=nodes,
         max_nodes=most,
         gpus_per_node=on_node,
-        gpu_types=_types(total, per_node, per_task),
+        gpu_types=types,
+        gpus_by_type=by_type,
         min_gpus=low,
         max_gpus=high,
         gpu_share=share,

@@ -20,6 +20,7 @@ from dlsched.core.arrays import Floats, Ints
 from dlsched.core.cluster.cell_shapes import cells_by_topology
 from dlsched.core.cluster.cell_tables import grants_of, pins_of, plan_from_tables
 from dlsched.core.cluster.cells import CellPlan, Grant
+from dlsched.core.cluster.gpus_by_type import masks_by_type
 from dlsched.core.cluster.host_lists import expand
 from dlsched.core.cluster.site_rules import SiteRules, rules_from_tables
 from dlsched.core.errors import BadInput, not_known, plural, shorten
@@ -45,6 +46,7 @@ class Node:
     nic_gbps: float = np.nan
     features: tuple[str, ...] = ()
     nvlink: tuple[int, ...] = ()  # the number of each GPU's NVLink domain
+    gpu_types: tuple[str, ...] = ()  # of each GPU, in small letters, where they are of several
     gpu_memory_gib: float = np.nan  # of each GPU
 
 
@@ -85,6 +87,7 @@ class Cluster:
         switch_of: number of the node's leaf switch, in declared order of the switches.
         cpus, memory_gb: per node, NaN when unknown.
         gpu_memory: GiB of each GPU by type, NaN when unknown.
+        mixed: by node with GPUs of several types, its GPUs of each as bits.
         tracks_host: are CPUs or memory of any node known?
         vcs: virtual clusters, by name.
         said_cells: the cells of its machines; None where nothing says them.
@@ -121,6 +124,9 @@ class Cluster:
         self.memory_gb: Floats = np.array([node.memory_gb for node in nodes], np.float64)
         self.tracks_host = not (np.isnan(self.cpus).all() and np.isnan(self.memory_gb).all())
         self.gpu_memory: Floats = _memory_by_type(self.nodes, self.gpu_types)
+        self.mixed: Mapping[int, Mapping[str, int]] = {
+            k: masks_by_type(node.gpu_types) for k, node in enumerate(nodes) if node.gpu_types
+        }
         self.vcs: Mapping[str, VirtualCluster] = {vc.name: vc for vc in vcs}
         self.said_cells = cells
         self.rules = rules or SiteRules()

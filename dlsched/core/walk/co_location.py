@@ -251,6 +251,6 @@ def _sameness(row: int, walk: Walk) -> tuple[object, ...]:
     request = GpuRequest(row, table.gang.item(row), table)
     return (
         request.gang, table.gpu_share.item(row), table.pool.item(row), table.vc.item(row),
-        request.shape, request.whole, request.host_needs, table.homes.get(row),
+        request.layout, request.host_needs, table.homes.get(row),
         str(table.gpu_memory.item(row)), None if walk.ctx.perf.partners_are_alike else row,
     )  # fmt: skip

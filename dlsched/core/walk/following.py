@@ -308,8 +308,7 @@ class _Misfits:
         return (
             int(table.pool[row]),
             self._walk.placement.sameness(request),
-            request.shape,
-            request.whole,
+            request.layout,
             host,
             table.homes.get(row),
         )

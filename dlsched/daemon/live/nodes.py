@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dlsched.core.cluster.description import ANY_TYPE, VirtualCluster
+from dlsched.core.cluster.gpus_by_type import ByType, has_each, masks_by_type
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.cluster.reservations import Reservation
 from dlsched.core.cluster.site_rules import SiteRules
@@ -71,6 +72,7 @@ class LiveNode:
     gpus: list[GpuId] = field(default_factory=list)  # by index
     index_of: dict[GpuId, int] = field(default_factory=dict)
     gpu_type: str = ANY_TYPE
+    gpu_types: tuple[str, ...] = ()  # of each GPU by index, in small letters, of several types
     gpu_memory_gib: float = np.nan  # of the GPU that has least
     cpus: float = np.nan
     memory_gb: float = np.nan
@@ -100,6 +102,15 @@ class LiveNode:
     def is_open(self) -> bool:
         """Whether the node may get new runs."""
         return self.status is NodeStatus.UP and not self.drained and not self.late
+
+    def types_of(self, gpus: Iterable[GpuId]) -> tuple[str, ...]:
+        """The types of some GPUs, in small letters; nothing where all of the node have one."""
+        type_of = dict(zip(self.gpus, self.gpu_types, strict=False))  # of those that are described
+        return tuple(type_of.get(gpu, "") for gpu in gpus) if type_of else ()
+
+    def may_give(self, wanted: ByType, gpus: int = -1) -> bool:
+        """Whether it has, among some of its GPUs, as bits, so many of each type."""
+        return has_each(gpus, masks_by_type(self.gpu_types), wanted)
 
     def mask(self, gpus: Iterable[GpuId]) -> int:
         """Some GPUs as bits; GPUs that the node never had are left out."""
@@ -173,7 +184,7 @@ class LiveNodes:
         return node
 
     def describe(self, name: str, facts: Mapping[str, object]) -> None:
-        """Note facts about a node: those of `FACTS`, and NVLink domains by GPU."""
+        """Note facts about a node: those of `FACTS`; NVLink domains and types by GPU."""
         node = self.get(name)
         if node is None:
             return
@@ -181,6 +192,13 @@ class LiveNodes:
             value = facts.get(key)
             if isinstance(value, str | int | float) and value not in ("", getattr(node, key)):
                 setattr(node, key, value if isinstance(value, str) else float(value))
+                self.version += 1
+        type_of = facts.get("gpu_types")
+        if isinstance(type_of, Mapping):
+            types = tuple(str(type_of.get(gpu, "")) for gpu in node.gpus)
+            types = types if len({*type_of.values()} - {""}) > 1 else ()
+            if types != node.gpu_types:
+                node.gpu_types = types
                 self.version += 1
         domain_of = facts.get("nvlink")
         if isinstance(domain_of, Mapping) and all(gpu in domain_of for gpu in node.gpus):

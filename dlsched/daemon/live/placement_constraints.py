@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dlsched.core.cluster.description import GIB
 from dlsched.core.cluster.features import alternatives_of, features_of, holds
+from dlsched.core.cluster.gpus_by_type import ByType, by_type_of
 from dlsched.daemon.live.job_columns import JobColumns
 from dlsched.daemon.live.nodes import ClusterRules, LiveNodes
 from dlsched.daemon.reported.speeds import Kind, kind_of
@@ -25,8 +26,11 @@ from dlsched.jobs.fields import FURTHER
 
 GB = 1e9
 SPARES = "spares"  # follows in the key of a pool that has the spare nodes, too
-# virtual cluster, partition, GPU types, only these nodes, not these, a constraint, bytes of /tmp
-PoolKey = tuple[str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...], str, int]
+# virtual cluster, partition, GPU types, only these nodes, not these, a constraint, bytes of /tmp,
+# and what few jobs say: GPUs by type
+PoolKey = tuple[
+    str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...], str, int, *tuple[str, ...]
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,7 @@ class Wishes:
     Attributes:
         pool: what names their pool of nodes.
         shape: GPUs on each node; empty: anywhere.
+        by_type: how many of each type these are; empty: of any.
         most_nodes: of a range of nodes; 0: it asks for none.
         host_nodes: the fewest and the most nodes of jobs without GPUs; 0: they have GPUs.
         whole_nodes: do they share their nodes with no other job?
@@ -45,6 +50,7 @@ class Wishes:
 
     pool: PoolKey
     shape: tuple[int, ...]
+    by_type: ByType
     most_nodes: int
     host_nodes: tuple[int, int]
     whole_nodes: bool
@@ -66,8 +72,10 @@ def wishes_of(body: JobBody) -> Wishes:
             tuple(sorted(body.not_nodes)),
             body.constraint,
             body.tmp_bytes or 0,
+            *filter(None, [body.gpus_by_type]),
         ),
         shape=() if body.gang is None else tuple(max(int(gpus), 1) for gpus in body.gang),
+        by_type=by_type_of(body.gpus_by_type),
         most_nodes=(body.max_nodes or 0) if sum(gang) else 0,
         host_nodes=(0, 0) if sum(gang) else (len(gang), body.max_nodes or len(gang)),
         whole_nodes=body.exclusive,
@@ -82,6 +90,7 @@ class PlacementConstraints:
     Attributes:
         rules: partitions and virtual clusters.
         shapes: GPUs on each node, of jobs that ask for a layout.
+        by_type: how many of each type these are, of jobs that say it.
         ranges: the most nodes that jobs take that ask for a range.
         whole_nodes: jobs that share their nodes with no other job.
         host_only: jobs that have no GPUs; the fewest and the most nodes on which each runs.
@@ -91,6 +100,7 @@ class PlacementConstraints:
     def __init__(self, rules: ClusterRules) -> None:
         self.rules = rules
         self.shapes: dict[int, tuple[int, ...]] = {}
+        self.by_type: dict[int, ByType] = {}
         self.ranges: dict[int, int] = {}
         self.whole_nodes: set[int] = set()
         self.host_only: dict[int, tuple[int, int]] = {}
@@ -111,6 +121,8 @@ class PlacementConstraints:
             self.host_only.update(dict.fromkeys(jobs, wishes.host_nodes))
         elif wishes.shape:
             self.shapes.update(dict.fromkeys(jobs, wishes.shape))
+        if wishes.by_type:
+            self.by_type.update(dict.fromkeys(jobs, wishes.by_type))
         if wishes.most_nodes:
             self.ranges.update(dict.fromkeys(jobs, wishes.most_nodes))
         if wishes.whole_nodes:
@@ -140,6 +152,7 @@ class PlacementConstraints:
     def forget(self, job: int) -> None:
         """Remove what a job asks for, as it asks for something else now."""
         self.shapes.pop(job, None)
+        self.by_type.pop(job, None)
         self.ranges.pop(job, None)
         self.whole_nodes.discard(job)
         self.host_only.pop(job, None)
@@ -180,6 +193,7 @@ class PlacementConstraints:
         """Whether such a job may use each node, by index."""
         vc, partition, types, only, without, constraint, tmp_bytes, *more = key
         wanted, features = alternatives_of(constraint), self.rules.features
+        by_type = by_type_of("".join(said for said in more if said != SPARES))
         owner = {name: tenant.name for tenant in self.rules.vcs for name in tenant.nodes}
         mine = vc if vc in owner.values() else None
         members = self.rules.partitions.get(partition) if partition else None
@@ -190,6 +204,7 @@ class PlacementConstraints:
                 and (SPARES in more or node.name not in self.rules.spares)
                 and (members is None or node.name in members)
                 and (not types or node.gpu_type in types)
+                and (not by_type or node.may_give(by_type))
                 and (not only or node.name in only)
                 and node.name not in without
                 and not node.tmp_gb * GB < tmp_bytes  # NaN: not known
@@ -217,6 +232,11 @@ class PlacementConstraints:
             types = {d.get("type", "") for d in devices if isinstance(d, Mapping)} - {""}
             if len(types) == 1:
                 found["gpu_type"] = types.pop()
+            found["gpu_types"] = {
+                d.get("uuid", ""): str(d.get("type", "")).lower()
+                for d in devices
+                if isinstance(d, Mapping)
+            }
             sizes = [_number(d.get("memory_bytes")) for d in devices if isinstance(d, Mapping)]
             if known := [size for size in sizes if size]:
                 found["gpu_memory_gib"] = min(known) / GIB

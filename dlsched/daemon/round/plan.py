@@ -190,6 +190,12 @@ class _Check:
         gang, gpus = jobs.get("gang", row), placement.gpus
         shape = live.constraints.shapes.get(job, ())
         counts = sorted(mask.bit_count() for mask in placement.masks)
+        by_type = live.constraints.by_type.get(job)
+        if by_type and not all(
+            live.nodes[index].may_give(by_type, mask)
+            for index, mask in zip(placement.nodes, placement.masks, strict=True)
+        ):
+            return "its GPUs are of other types than it asked for"
         if job in live.constraints.whole_nodes:
             sizes = sorted(len(live.nodes[index].gpus) for index in placement.nodes)
             whole = counts == sizes and gpus >= gang

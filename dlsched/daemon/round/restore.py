@@ -14,6 +14,7 @@ from dlsched.core.arrays import Ints, Rows
 from dlsched.core.cluster.calendar import Booking, Calendar
 from dlsched.core.cluster.cell_rules import CellRules
 from dlsched.core.cluster.description import Cluster, Node, VirtualCluster
+from dlsched.core.cluster.gpus_by_type import by_type_of
 from dlsched.core.cluster.occupancy import Occupancy, Placement
 from dlsched.core.cluster.pools import Pools
 from dlsched.core.cluster.reservations import NOWHERE, Reserved
@@ -109,10 +110,12 @@ def cluster_of(snapshot: LiveSnapshot) -> Cluster | None:
             return None
         sizes = facts.get("gpu_memory_gib", np.full(len(facts["names"]), np.nan)).tolist()
         least = _least_by_type(facts["types"], sizes)
+        unknown = [()] * len(facts["names"])
         rows = zip(
             facts["names"], facts["gpus"].tolist(), facts["types"], facts["cpus"].tolist(),
             facts["memory_gb"].tolist(), facts["switch"], facts["rack"], facts["domain"],
-            facts["nic_gbps"].tolist(), facts.get("nvlink", [()] * len(facts["names"])),
+            facts["nic_gbps"].tolist(), facts.get("nvlink", unknown),
+            facts.get("gpu_types", unknown),
             strict=True,
         )  # fmt: skip
         nodes = [
@@ -128,8 +131,9 @@ def cluster_of(snapshot: LiveSnapshot) -> Cluster | None:
                 domain=domain,
                 nic_gbps=nic,
                 nvlink=tuple(links),
+                gpu_types=tuple(types),
             )
-            for name, gpus, kind, cpus, memory, switch, rack, domain, nic, links in rows
+            for name, gpus, kind, cpus, memory, switch, rack, domain, nic, links, types in rows
         ]
         vcs = [
             VirtualCluster(
@@ -186,6 +190,7 @@ def table_of(snapshot: LiveSnapshot, numbering: Numbering) -> UnitTable:
     table.names = {**dict.fromkeys(nameless, ()), **numbering.names}
     table.pool = numbering.pool_of[table.pool] if len(numbering.pool_of) else table.pool
     table.shapes = dict(snapshot.shapes)
+    table.gpus_by_type = {r: by_type_of(text) for r, text in snapshot.gpus_by_type.items()}
     table.whole_nodes = set(snapshot.whole_nodes)
     table.homes = placements(snapshot.homes)
     table.usage = _usage_of(snapshot, table)

@@ -101,6 +101,8 @@ class RoundState:
                 **{key: [getattr(node, key) for node in every] for key in texts},
                 "nvlink": [list(node.nvlink) for node in every],
             }
+            if any(node.gpu_types for node in every):
+                value["gpu_types"] = [list(node.gpu_types) for node in every]
             for key, held in (("cpus", "host_cpus"), ("memory_gb", "host_memory_gb")):
                 value[key] -= np.array([getattr(node, held) for node in every])
             self._cluster = (nodes.version, encode(value))

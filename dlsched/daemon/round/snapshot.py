@@ -71,6 +71,7 @@ class LiveSnapshot:
         names: what the codes of users, accounts and virtual clusters stand for.
         shapes: GPUs on each node, by row, of jobs that ask for a layout.
         whole_nodes: rows that share their nodes with no other job.
+        gpus_by_type: how many GPUs of each type on every node, by row, of jobs that say it.
         held: rows and the GPUs that they hold or have claims on.
         homes: suspended rows and the GPUs on which they can resume.
         finished: rows that have completed, in order.
@@ -109,6 +110,7 @@ class LiveSnapshot:
     service: NDArray[np.int8]
     closed: Ints
     pools: tuple[tuple[str, bytes], ...]
+    gpus_by_type: Mapping[int, str] = field(default_factory=dict)
     quotas: tuple[Quota, ...] = ()
     rules: SiteRules = field(default_factory=SiteRules)
     reservations: tuple[Reservation, ...] = ()

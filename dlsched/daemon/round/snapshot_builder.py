@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dlsched.core.arrays import Bools, Ints
+from dlsched.core.cluster.gpus_by_type import by_type_text
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.context import Mode
 from dlsched.core.parts import parts_of
@@ -48,6 +49,10 @@ def take_snapshot(state: RoundState, mode: Mode, now: float) -> LiveSnapshot:
         names=live.requests.names(),
         shapes={jobs.row_of[job]: shape for job, shape in sorted(live.constraints.shapes.items())},
         whole_nodes=tuple(sorted(jobs.row_of[job] for job in live.constraints.whole_nodes)),
+        gpus_by_type={
+            jobs.row_of[job]: by_type_text(wanted)
+            for job, wanted in sorted(live.constraints.by_type.items())
+        },
         held=_flat(held),
         homes=_flat(_homes(live, columns["status"])),
         finished=np.array([jobs.row_of[job] for job in live.finished], np.int64),

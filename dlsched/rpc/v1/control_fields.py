@@ -311,6 +311,7 @@ MESSAGES = {
 161 stop_when enum StopWhen
 162 stop_under_load enum StopUnderLoad
 170 in_place bool
+180 gpus_by_type string
 """,
     "JobView": """
 1 job int64
@@ -376,6 +377,7 @@ MESSAGES = {
 70 interactive bool
 71 script_cpu_s optional double
 72 script_peak_bytes optional int64
+73 gpus_by_type string
 """,
     "ListTokensReply": """
 1 tokens repeated TokenView

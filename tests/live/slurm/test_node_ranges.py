@@ -124,13 +124,14 @@ def test_a_range_gives_way_to_what_others_have_and_to_quotas(login: LoginNode) -
 
 def test_all_that_a_script_cannot_have_is_told_at_once(login: LoginNode) -> None:
     (login.home / "wrong.sh").write_text(
-        "#!/bin/bash\n#SBATCH --gres=gpu:a100:2,gpu:v100:2\n#SBATCH --bb=x\n#SBATCH --gres=lustre\n"
+        "#!/bin/bash\n#SBATCH --gres=gpu:a100:2,gpu:2,gpu:v100:2\n"
+        "#SBATCH --bb=x\n#SBATCH --gres=lustre\n"
     )
     done = login.run("sbatch wrong.sh")
     (line,) = done.stderr.splitlines()
     assert done.returncode == 2
     for said in (
-        "wrong.sh:2: --gres: 'gpu:a100:2,gpu:v100:2': a node has GPUs of one type, so none can",
+        "wrong.sh:2: --gres: 'gpu:a100:2,gpu:2,gpu:v100:2': of several types, each entry names one",
         "wrong.sh:4: --gres: 'lustre': gpu is the only resource known here",
         "wrong.sh:3: #SBATCH --bb: not supported",
     ):

@@ -1,6 +1,7 @@
 /* A libnvidia-ml.so.1 with the GPUs of the file that STUB_NVML names, read at every call.
    Lines: gpus N | ecc GPU N | xid GPU N | process GPU PID MIB | remap GPU PENDING FAILED |
-   gone GPU | used GPU MIB | busy GPU PERCENT | slow GPU REASONS | hang | broken GPU. What is not here is a function that a driver lacks. */
+   gone GPU | used GPU MIB | busy GPU PERCENT | slow GPU REASONS | hang | broken GPU |
+   a100 GPU | v100 GPU (a GPU of this name; else an H100). What is not here is a function that a driver lacks. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +55,11 @@ int nvmlDeviceGetUUID(void *device, char *text, unsigned size) {
     return 0;
 }
 int nvmlDeviceGetName(void *device, char *text, unsigned size) {
-    strncpy(text, "NVIDIA H100 80GB HBM3", size);
+    int gpu = index_of(device);
+    const char *name = lookup("a100", gpu, 0, 0, 0)   ? "NVIDIA A100-SXM4-80GB"
+                       : lookup("v100", gpu, 0, 0, 0) ? "Tesla V100-SXM2-32GB"
+                                                      : "NVIDIA H100 80GB HBM3";
+    strncpy(text, name, size);
     return 0;
 }
 int nvmlDeviceGetMinorNumber(void *device, unsigned *minor) { *minor = index_of(device); return 0; }

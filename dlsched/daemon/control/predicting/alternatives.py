@@ -268,11 +268,11 @@ def _other(body: JobBody, gpus: int | None, kind: str | None) -> JobBody:
     """A job's request with other GPUs; the same object where they are not other."""
     found = body
     if kind is not None and (kind,) != body.gpu_types:
-        found = replace(found, gpu_types=(kind,))
+        found = replace(found, gpu_types=(kind,), gpus_by_type="")
     if gpus is not None and gpus != _gpus(body):
         if gpus < 1:
             raise BadInput(f"gpus: {gpus} is not at least 1")
-        found = replace(found, gpus=gpus, gang=None)
+        found = replace(found, gpus=gpus, gang=None, gpus_by_type="")
     return found
 
 

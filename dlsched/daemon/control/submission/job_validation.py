@@ -15,6 +15,13 @@ from typing import Any
 
 from dlsched.client.submission.memory import memory_text
 from dlsched.core.cluster.features import CONTAINER, alternatives_of, holds, with_feature
+from dlsched.core.cluster.gpus_by_type import (
+    ByType,
+    by_type_of,
+    by_type_text,
+    by_type_words,
+    parse_by_type,
+)
 from dlsched.core.cluster.host_lists import expand, fold
 from dlsched.core.errors import BadInput, NotAllowed, plural
 from dlsched.daemon.capacity import Capacity, Host
@@ -52,6 +59,7 @@ from dlsched.rpc.v1 import control_pb2
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
 _TERMINAL = re.compile(r"0x0|[1-9][0-9]{0,3}x[1-9][0-9]{0,3}", re.ASCII)  # 0x0: pipes
+MOST_TOLD = 4  # kinds of nodes that a refusal names
 VARIABLE = re.compile(r"[^=\0]{1,1024}")
 
 
@@ -113,6 +121,7 @@ def validate(
     priority_class = whose.priority_class(wanted.priority_class, account)
     check_access(chosen, whose, account)
     gang, gpus = _gang(values)
+    values["gpus_by_type"] = _by_type(values, gang)
     _check_range(values, gang)
     values |= host_defaults(values, chosen, gpus, len(gang or (gpus,)))
     if values["gpu_share"] is not None and wanted.exclusive:
@@ -342,6 +351,8 @@ def check_fits(body: JobBody, capacity: Capacity, within: str | None = None) -> 
     where = _kind(body, within, capacity.mixed(types, only))
     least = body.min_gpus if body.min_gpus is not None else body.gpus
     needs = sorted(body.gang or (), reverse=True)
+    if body.gpus_by_type:
+        hosts = _with_types(hosts, by_type_of(body.gpus_by_type), len(needs))
     _check_gpus(needs, least, [host.gpus for host in hosts], where)
     _check_host(body, needs, least, hosts)
 
@@ -386,6 +397,29 @@ def _check_gpus(needs: Sequence[int], least: int, gpus: Sequence[int], where: st
             f"the cluster has {plural(len(there), 'node')}{where}, the largest "
             f"with {there[0] if there else 0} (--open-ended waits for others)"
         )
+
+
+def _with_types(hosts: Sequence[Host], wanted: ByType, nodes: int) -> list[Host]:
+    """The hosts that have so many GPUs of each type, or do not say; refused where too few do."""
+    fits = [host for host in hosts if host.may_give(wanted)]
+    if len(fits) >= nodes:
+        return fits
+    types = [kind for kind, _ in wanted]
+    having: dict[str, list[str]] = {}  # names of hosts by what they have of these types
+    for host in hosts:
+        if some := tuple((kind, n) for kind in types if (n := host.of_type(kind))):
+            having.setdefault(by_type_words(some), []).append(host.name)
+    told = [f"{fold(names)} {_has(names)} {what}" for what, names in having.items()]
+    told = told or [f"no node has any {' or '.join(types)}"]
+    if len(told) > MOST_TOLD:
+        told[MOST_TOLD:] = [f"{len(told) - MOST_TOLD} others have other numbers of them"]
+    asked = by_type_words(wanted)
+    few = f"no node has {asked}" if nodes == 1 else f"needs {plural(nodes, 'node')} with {asked}"
+    raise BadInput(f"{few}; {'; '.join(told)} (--open-ended waits for others)")
+
+
+def _has(names: Sequence[str]) -> str:
+    return "has" if len(names) == 1 else "have"
 
 
 def _check_host(body: JobBody, needs: Sequence[int], least: int, hosts: Sequence[Host]) -> None:
@@ -488,6 +522,27 @@ def _gang(values: Mapping[str, Any]) -> tuple[tuple[int, ...] | None, int]:
             raise BadInput(f"{plural(total, 'GPU')} cannot be on {plural(nodes, 'node')}")
         return tuple(total // nodes + (k < total % nodes) for k in range(nodes)), total
     return None, gpus if gpus is not None else 1
+
+
+def _by_type(values: Mapping[str, Any], gang: Sequence[int] | None) -> str:
+    """How many GPUs of each type on every node, in its one spelling; empty: it is not said.
+
+    Raises:
+        BadInput: malformed, not what is asked for on each node, or what the job cannot have.
+    """
+    text = values["gpus_by_type"]
+    if not text:
+        return ""
+    wanted = parse_by_type("GPUs by type", text)
+    text, count = by_type_text(wanted), sum(count for _, count in wanted)
+    if set(gang or ()) != {count}:
+        raise BadInput(f"GPUs by type: {text} are {count}, which must be the GPUs of each node")
+    if values["gpu_types"]:
+        types = " or ".join(values["gpu_types"])
+        raise BadInput(f"GPUs by type: {text}, and all GPUs are to be {types}")
+    if values["guarantee"] in LEFTOVERS:
+        raise BadInput(f"guarantee: {values['guarantee']}, so no GPUs by type can be kept ({text})")
+    return text
 
 
 def _check_range(values: dict[str, Any], gang: tuple[int, ...] | None) -> None:

@@ -121,6 +121,9 @@ def _as_if(snapshot: LiveSnapshot, job: int, like: int) -> LiveSnapshot:
     shapes = {r: shape for r, shape in snapshot.shapes.items() if r != row}
     if other in snapshot.shapes:
         shapes[row] = snapshot.shapes[other]
+    by_type = {r: text for r, text in snapshot.gpus_by_type.items() if r != row}
+    if other in snapshot.gpus_by_type:
+        by_type[row] = snapshot.gpus_by_type[other]
     whole = {r for r in snapshot.whole_nodes if r != row} | (
         {row} if other in snapshot.whole_nodes else set()
     )
@@ -139,6 +142,7 @@ def _as_if(snapshot: LiveSnapshot, job: int, like: int) -> LiveSnapshot:
         snapshot,
         columns=columns,
         shapes=shapes,
+        gpus_by_type=by_type,
         whole_nodes=tuple(sorted(whole)),
         held=_left_by(snapshot.held, row),
         homes=_left_by(snapshot.homes, row),

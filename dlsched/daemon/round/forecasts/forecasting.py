@@ -107,7 +107,7 @@ def possible_rows(prepared: PreparedRound, further: Rows | None = None) -> Bools
             continue
         pool = int(table.pool[row])
         request = GpuRequest(row, int(table.gang[row]), table)
-        key = (pool, placement.sameness(request), request.shape, request.whole, request.host_needs)
+        key = (pool, placement.sameness(request), request.layout, request.host_needs)
         if key not in answers:
             free = FreeGpus(empty, ctx.pools.nodes[pool])
             if host is not None:

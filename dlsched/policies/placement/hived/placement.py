@@ -36,6 +36,8 @@ from dlsched.policies.placement.hived.requests import (
 )
 from dlsched.policies.placement.hived.stored import request_stored, restore, root_types, stored
 
+OF_TYPES = "the GPUs of a cell have one type, and it asks for several"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
@@ -93,6 +95,8 @@ class Hived(ClaimingPlacement[Options]):
 
     def place_alone(self, request: GpuRequest, free: FreeGpus) -> Placement | Refused:
         """Where a row could be if it had the cluster for itself."""
+        if request.by_type:
+            return Refused("Never", OF_TYPES)
         cluster = free.occupancy.cluster
         if self._empty is None or self._empty[0] is not cluster:
             self._empty = cluster, *_empty_cells(cluster)
@@ -122,7 +126,7 @@ class Hived(ClaimingPlacement[Options]):
         own = name if self._cells is not None and name in self._cells.gangs else ""
         priority = cell_priority(request.priority)
         pin = request.extra(PIN_COLUMN)
-        return own, request.vc, priority, request.gang, request.shape, request.whole, pin
+        return own, request.vc, priority, request.gang, request.layout, pin
 
     def order(self, rows: Rows, table: UnitTable) -> Rows:
         """By priority, the highest first; rows of equal priority keep their ranks."""
@@ -323,6 +327,8 @@ class Hived(ClaimingPlacement[Options]):
         """Where a row can start now, and which rows must leave before."""
         cells = self._cells
         assert cells is not None
+        if request.by_type:
+            return Refused("Fragmented", OF_TYPES)
         asked = self._request(request, free)
         try:
             cells.check(asked)
