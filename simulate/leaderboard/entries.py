@@ -94,9 +94,9 @@ ABSENT = {  # policies that take no part, and why
     "carbyne": "is for jobs that wait for each other",
     "dl2": "needs a network trained for the cluster",
     "elasticflow": "is for elastic jobs with deadlines, compared on its own page",
-    "pollux": "needs applications measured for goodput",
-    "shockwave": "needs the epochs of each job",
-    "sia": "needs applications measured for goodput",
+    "pollux": "is for applications measured for goodput",
+    "shockwave": "plans by epochs, which these traces do not have",
+    "sia": "is for applications measured for goodput",
     "synergy": "is about processors and memory",
     "what-if": "chooses among the others",
 }
