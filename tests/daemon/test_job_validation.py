@@ -212,6 +212,12 @@ def test_shapes() -> None:
     assert admitted(job(gpu_types=["V100"])).body.gpu_types == ("v100",)
 
 
+def test_a_cluster_without_partitions_says_so() -> None:
+    wanted = job(partition="main")
+    with pytest.raises(BadInput, match="partition 'main': this cluster has no partitions"):
+        validate(wanted, {}, Settings(), CAPACITY, NOW)
+
+
 def test_the_partitions_limit_is_the_default() -> None:
     asked = admitted(job())
     assert (asked.body.partition, asked.request.limits.time_s) == ("main", 3600.0)

@@ -112,7 +112,7 @@ def run_interactive(
     wanted.request.terminal = f"{rows}x{columns}"
     wanted.request.no_requeue = True
     reply = cluster.submit_all([wanted])
-    print_warnings(reply)
+    print_warnings(reply, words.name)
     job = reply.jobs[0].job
     chosen = filter_of([JobName(job=job)])
     spoken = _Spoken(words, job)

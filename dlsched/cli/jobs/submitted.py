@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 SCHEMA = "dlsched.submit/1"
 
 
-def print_warnings(reply: SubmitReply) -> None:
-    """Print what the daemon remarks, on stderr."""
+def print_warnings(reply: SubmitReply, program: str = "dlsched") -> None:
+    """Print what the daemon remarks, on stderr, as of a program."""
     from dlsched.cli.output.terminal import shown  # noqa: PLC0415
 
     for warning in reply.warnings:
-        print(f"dlsched: {shown(warning)}", file=sys.stderr)
+        print(f"{program}: {shown(warning)}", file=sys.stderr)
 
 
 def print_jobs(reply: SubmitReply, *, parsable: bool, names: Sequence[str] | None = None) -> None:

@@ -92,7 +92,9 @@ def _tres(job: Job) -> str:
     each = (job.gpus_by_type or "").split(",") if job.gpus else ()
     pairs = [gpu.rpartition(":") for gpu in each if gpu]
     types = [f",gres/gpu:{kind}={int(count) * _nodes(job)}" for kind, _, count in pairs]
-    return f"cpu={_cpus(job)}{gpus}{''.join(types)},node={_nodes(job)}"
+    size = job.asked.get("memory_bytes")  # on each node
+    memory = f",mem={memory_text(size * _nodes(job))}" if isinstance(size, int) else ""
+    return f"cpu={_cpus(job)}{gpus}{''.join(types)}{memory},node={_nodes(job)}"
 
 
 def _of_job(title: str, text: Callable[[Job], str]) -> Cell[Line]:

@@ -40,12 +40,13 @@ _FIELDS = {
 }
 _OF_A_JOB = {n.lower(): n for n in ("JobId", *_FIELDS, "ArrayTaskThrottle", "Dependency")}
 _OF_A_NODE = {name.lower(): name for name in ("NodeName", "State", "Reason")}
+_FLAGS = ("-o", "--oneliner", "-a", "--all", "-d", "-dd", "--details", "-Q", "--quiet")
 _USE = "show, requeue, requeuehold, hold, release, suspend, resume, update, create, delete, ping"
 
 
 def scontrol(words: Sequence[str]) -> int:
     """Run one command of scontrol."""
-    todo = [word for word in words if word not in ("-o", "--oneliner", "-a", "-d", "-dd", "-Q")]
+    todo = [word for word in words if word not in _FLAGS]
     one_line = len(todo) < len(words) and bool({"-o", "--oneliner"} & set(words))
     if not todo:
         raise BadInput(f"give a command: {_USE}")
@@ -78,6 +79,7 @@ def _show(words: Sequence[str], *, one_line: bool) -> int:
         "hostlist": _hostlist,
         "job": _jobs,
         "jobs": _jobs,
+        "jobid": _jobs,
         "node": _nodes,
         "nodes": _nodes,
         "partition": _partitions,
@@ -85,10 +87,11 @@ def _show(words: Sequence[str], *, one_line: bool) -> int:
         "reservation": _reservations,
         "reservations": _reservations,
     }
-    if not words or words[0].lower() not in kinds:
-        raise not_known("show", words[0] if words else "", kinds)
-    kind = words[0].lower()
-    for text in kinds[kind](words[1:]):
+    what, equals, value = words[0].partition("=") if words else ("", "", "")
+    kind = what.lower()
+    if kind not in kinds:
+        raise not_known("show", what, kinds)
+    for text in kinds[kind]([*([value] if equals else []), *words[1:]]):  # as in job=7
         print(" ".join(text.split()) if one_line and not kind.startswith("host") else text)
     return 0
 
@@ -217,7 +220,8 @@ def _hosts(names: object) -> str:
 
 
 def _nodes(words: Sequence[str]) -> Iterator[str]:
-    from dlsched.cli.slurm.sinfo import features, gpus_by_type, gres  # noqa: PLC0415
+    from dlsched.cli.slurm.formats import moment  # noqa: PLC0415
+    from dlsched.cli.slurm.sinfo import features, gpus_by_type, gres, long_state  # noqa: PLC0415
     from dlsched.client.daemon_client import Client  # noqa: PLC0415
     from dlsched.core.cluster.host_lists import expand  # noqa: PLC0415
 
@@ -227,6 +231,7 @@ def _nodes(words: Sequence[str]) -> Iterator[str]:
             busy = ",".join(f"gpu:{kind}{len(used)}" for kind, _, used in gpus_by_type(node))
             cpus, memory = node.cpus or 0, (node.memory_bytes or 0) >> 20
             held, held_memory = math.ceil(node.cpus_held), node.memory_held_bytes >> 20
+            by = f" [{node.reason_by or 'Unknown'}@{moment(node.reason_at)}]"
             yield (
                 f"NodeName={node.name} NodeAddr={node.address or ''}"
                 f" Version={node.agent_version or ''}\n"
@@ -234,10 +239,10 @@ def _nodes(words: Sequence[str]) -> Iterator[str]:
                 f"   AvailableFeatures={features(node)} ActiveFeatures={features(node)}\n"
                 f"   Gres={gres(node)} GresUsed={busy}\n"
                 f"   RealMemory={memory} AllocMem={held_memory} FreeMem=N/A\n"
-                f"   State={node.state.upper()} Partitions={','.join(node.partitions)}\n"
+                f"   State={long_state(node).upper()} Partitions={','.join(node.partitions)}\n"
                 f"   CfgTRES=cpu={cpus},mem={memory}M,gres/gpu={node.gpus}\n"
                 f"   AllocTRES=cpu={held},mem={held_memory}M,gres/gpu={node.busy_gpus}\n"
-                f"   Reason={node.reason or 'none'}\n"
+                f"{f'   Reason={node.reason}{by}' if node.reason else ''}\n"
             )
 
 
@@ -262,6 +267,8 @@ def _partitions(words: Sequence[str]) -> Iterator[str]:
             f"   Default={default} DefaultTime={usual} MaxTime={limit}\n"
             f"   Nodes={each.nodes or fold([node.name for node in nodes])}\n   State=UP\n"
         )
+    if not found and not asked:
+        yield "No partitions in the system"
     unknown = asked - {each.name for each in found}
     if unknown:
         raise not_known("partition", min(unknown), [each.name for each in found])
@@ -315,7 +322,8 @@ def _update(words: Sequence[str]) -> int:
         return _update_nodes(names, given)
     if "jobid" not in given:
         raise BadInput("update: give JobId=… or NodeName=…")
-    chosen = job_filter([given.pop("jobid")])
+    job = given.pop("jobid")
+    chosen = job_filter([job])
     limit = given.pop("arraytaskthrottle", None)
     awaited = given.pop("dependency", None)
     words_of = {_FIELDS[known[name]]: typed[name] for name in given}
@@ -323,12 +331,32 @@ def _update(words: Sequence[str]) -> int:
     if "nice" in options:
         options["priority"] = f"-{options.pop('nice')}".replace("--", "")
         words_of["priority"] = words_of.pop("nice")
+    if options.get("time", "")[:1] in ("+", "-"):
+        options["time"] = _changed_limit(job, options["time"])
     fields = changes(options, words_of)
     if limit is not None:
         fields["array_limit"] = limit
     dependencies = None if awaited is None else wire_dependencies("Dependency", awaited)
     with Client() as cluster:
         return _told(cluster.update(chosen, fields, dependencies=dependencies).failed)
+
+
+def _changed_limit(job: str, change: str) -> str:
+    """The time limit of a job that is longer (`+10`: minutes) or shorter than it is now."""
+    from dlsched.cli.jobs.job_filter import job_filter  # noqa: PLC0415
+    from dlsched.client.daemon_client import Client  # noqa: PLC0415
+    from dlsched.client.submission.durations import duration, duration_text  # noqa: PLC0415
+
+    seconds = duration("TimeLimit", change[1:])
+    with Client() as cluster:
+        found = [detail.job for detail in cluster.show(job_filter([job]))]
+    limits = {each.time_limit_s for each in found if each.ended_at is None}
+    if len(limits) > 1:
+        raise BadInput(f"TimeLimit={change}: the jobs of {job} have several limits")
+    now = limits.pop() if limits else None
+    if now is None:
+        raise BadInput(f"TimeLimit={change}: job {job} has no time limit")
+    return duration_text(now + (seconds if change[0] == "+" else -seconds))
 
 
 def _update_nodes(names: Sequence[str], given: dict[str, str]) -> int:

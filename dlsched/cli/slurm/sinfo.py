@@ -46,10 +46,14 @@ class Group:
         return self.nodes[0]
 
 
-def _state(group: Group, words: dict[str, str]) -> str:
-    state = group.first.state
-    plain = state.rstrip("*~#")
-    return words.get(plain, plain) + state[len(plain) :]
+def _state(node: Node, words: dict[str, str]) -> str:
+    plain = node.state.rstrip("*~#")
+    return words.get(plain, plain) + node.state[len(plain) :]
+
+
+def long_state(node: Node) -> str:
+    """A node's state in Slurm's words: allocated, idle*."""
+    return _state(node, _LONG)
 
 
 def _same(values: Iterable[object]) -> str:
@@ -122,8 +126,8 @@ LETTERS: dict[str, Cell[Group]] = {
     "a": Cell("AVAIL", lambda group: "up"),
     "l": Cell("TIMELIMIT", lambda group: group.limit),
     "D": Cell("NODES", lambda group: str(len(group.nodes))),
-    "t": Cell("STATE", lambda group: _state(group, _SHORT)),
-    "T": Cell("STATE", lambda group: _state(group, _LONG)),
+    "t": Cell("STATE", lambda group: _state(group.first, _SHORT)),
+    "T": Cell("STATE", lambda group: long_state(group.first)),
     "N": Cell("NODELIST", lambda group: fold([node.name for node in group.nodes])),
     "n": Cell("HOSTNAMES", lambda group: fold([node.name for node in group.nodes])),
     "G": Cell("GRES", lambda group: _same(map(gres, group.nodes))),

@@ -6,8 +6,12 @@ The job writes to two files of its folder that go when it has ended. Ctrl-C canc
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import stat
+import struct
 import sys
+import termios
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -22,6 +26,10 @@ if TYPE_CHECKING:
 _FILES = {1: ".srun-%j.out", 2: ".srun-%j.err"}
 _QUEUED_S = 2.0  # so long nothing is said of a job that waits
 _INTERRUPTED = 130
+_UNREAD = (
+    "srun: the tasks of a job of its own read no input; they read it with: "
+    "salloc [OPTION]... srun COMMAND"
+)
 
 
 def run_as_job(layer: Mapping[str, str], step: Sequence[str], argv: Sequence[str]) -> int:
@@ -36,6 +44,7 @@ def run_as_job(layer: Mapping[str, str], step: Sequence[str], argv: Sequence[str
         DlschedError: the job is refused.
     """
     from dlsched.cli.jobs.submit import one_job  # noqa: PLC0415
+    from dlsched.cli.jobs.submitted import print_warnings  # noqa: PLC0415
 
     files = [f"--{key}={layer[key]}" for key in ("output", "error") if key in layer]
     rest = {key: text for key, text in layer.items() if key not in ("output", "error")}
@@ -46,8 +55,9 @@ def run_as_job(layer: Mapping[str, str], step: Sequence[str], argv: Sequence[str
         print(f"srun: {note}", file=sys.stderr)
     with Client() as cluster:
         reply = cluster.submit_all([found])
-        for warning in reply.warnings:
-            print(f"srun: {warning}", file=sys.stderr)
+        print_warnings(reply, "srun")
+        if _has_input():
+            print(_UNREAD, file=sys.stderr)
         job = reply.jobs[0].job
         try:
             return _followed(cluster, job)
@@ -62,6 +72,20 @@ def run_as_job(layer: Mapping[str, str], step: Sequence[str], argv: Sequence[str
                 )
                 with contextlib.suppress(OSError):
                     os.unlink(path)
+
+
+def _has_input() -> bool:
+    """Whether the standard input is a file or a pipe in which something is to be read."""
+    try:
+        found = os.fstat(0)
+        if stat.S_ISREG(found.st_mode):
+            return os.lseek(0, 0, os.SEEK_CUR) < found.st_size
+        waiting = struct.pack("i", 0)
+        if stat.S_ISFIFO(found.st_mode):
+            waiting = fcntl.ioctl(0, termios.FIONREAD, waiting)
+        return waiting != bytes(len(waiting))
+    except OSError:  # it is closed
+        return False
 
 
 def _followed(cluster: Client, job: int) -> int:

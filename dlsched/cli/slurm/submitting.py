@@ -58,7 +58,7 @@ def sbatch(words: Sequence[str]) -> int:
         print(f"sbatch: {note}", file=sys.stderr)
     with Client() as cluster:
         reply = cluster.submit_all([found], test_only="--test-only" in own)
-        print_warnings(reply)
+        print_warnings(reply, "sbatch")
         if "--test-only" in own:
             print(f"sbatch: {_trial(reply)}; nothing was submitted", file=sys.stderr)
             return 0

@@ -46,6 +46,14 @@ class Chosen:
     def __init__(self) -> None:
         self.rows: dict[JobId, Job] = {}
         self.missing: list[tuple[str, JobId]] = []  # the name, and the id to look up
+        self.ended: set[JobId] = set()  # of arrays named as a whole, others of which have not ended
+
+    def add_whole(self, rows: Sequence[Job]) -> None:
+        """Add a job, or all elements of an array."""
+        self.rows.update((each.job, each) for each in rows)
+        ended = {each.job for each in rows if each.status.is_terminal}
+        if len(ended) < len(rows):
+            self.ended |= ended
 
 
 def chosen_ids(cluster: Cluster, wanted: control_pb2.Filter) -> Chosen:
@@ -56,13 +64,15 @@ def chosen_ids(cluster: Cluster, wanted: control_pb2.Filter) -> Chosen:
         rows = [jobs[job] for job in ids if job in jobs]
         if not rows:
             found.missing.append((str(number), number))
-        found.rows.update((each.job, each) for each in rows)
+        found.add_whole(rows)
     for first, tasks in _tasks_by_array(wanted).items():
         rows = [jobs[job] for job in table.elements(first) if job in jobs]
+        if not tasks:
+            found.add_whole(rows)
         seen = set()
         for each in rows:
             task = table.spec(each).task
-            if not tasks or task in tasks:
+            if task in tasks:
                 seen.add(task)
                 found.rows[each.job] = each
         found.missing += [(f"{first}_{task}", JobId(0)) for task in sorted(tasks - seen)]

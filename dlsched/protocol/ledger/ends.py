@@ -36,7 +36,7 @@ STOPPED: Mapping[m.StopReason, str] = MappingProxyType(  # in words
         m.StopReason.PREEMPT: "preempted",
         m.StopReason.MIGRATE: "moved",
         m.StopReason.RESIZE: "resized",
-        m.StopReason.REQUEUE: "requeued on request",
+        m.StopReason.REQUEUE: "on request",
         m.StopReason.OVER: "its node lease has ended",
         m.StopReason.ABORT: "the gang could not start",
         m.StopReason.TARGET: "target reached",

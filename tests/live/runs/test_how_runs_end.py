@@ -70,8 +70,8 @@ class Training:
 @pytest.mark.parametrize(
     ("way", "launcher", "told"),
     [
-        ("breaks", TORCHRUN, "requeued: requeued on request (stopped by agreement, checkpoint"),
-        ("saves", ALONE, "requeued: requeued on request (exit 0,"),
+        ("breaks", TORCHRUN, "requeued: on request (stopped by agreement, checkpoint"),
+        ("saves", ALONE, "requeued: on request (exit 0,"),
         ("plain", TORCHRUN, "requeued: moved (exit 1,"),
     ],
     ids=["the loop is left", "saves on TERM and exits with 0", "torchrun exits with 1"],

@@ -85,6 +85,7 @@ def test_the_nodes_in_slurms_formats(login: LoginNode) -> None:
     login.typed("scontrol update NodeName=n2 State=DRAIN Reason='bad fan'")
     assert login.typed('sinfo -h -p main -t drain -o "%n %t %E"') == "n2 drain bad fan\n"
     assert login.typed("sinfo -h -R").count("bad fan") == 1
+    assert f"\n   Reason=bad fan [{ME}@20" in login.typed("scontrol show node=n2")
     lines = [line.split() for line in login.typed("sinfo -h").splitlines()]
     assert [(line[0], line[4], line[5]) for line in lines] == [
         (partition, state, node)
@@ -93,8 +94,40 @@ def test_the_nodes_in_slurms_formats(login: LoginNode) -> None:
     ]
     login.typed("scontrol update NodeName=n2 State=RESUME")
     assert login.typed("sinfo -h -p main -t drain") == ""
-    assert "Gres=gpu:v100:2" in login.typed("scontrol show node n1")
+    shown = login.typed("scontrol show node n1")
+    assert "Gres=gpu:v100:2" in shown
+    assert "Reason=" not in shown
     assert "Nodes=n[1-2]\n" in login.typed("scontrol show partition debug")
+
+
+def test_a_job_is_shown_however_it_is_asked_for(login: LoginNode) -> None:
+    job = submitted(login, "--gpus=4 -N 2 --mem=1G --time=60")
+    login.cluster.until(job, "RUNNING")
+    shown = login.typed(f"scontrol show job {job} | grep TRES")
+    assert "   TRES=cpu=2,gres/gpu=4,mem=2G,node=2 " in shown
+    for line in ("show jobid={}", "show job={}", "show jobid -dd {}", "show -d job {}"):
+        assert login.typed(f"scontrol {line.format(job)} | grep TRES") == shown
+    assert "   State=ALLOCATED " in login.typed("scontrol show node n1")
+    login.typed(f"scontrol update jobid={job} timelimit=+30")
+    assert login.typed(f"squeue -h -j {job} -o %l") == "1:30:00\n"
+    login.typed(f"scontrol update jobid={job} timelimit=-0:15:00")
+    assert login.typed(f"squeue -h -j {job} -o %l") == "1:15:00\n"
+    login.typed(f"scancel {job}")
+
+
+def test_the_rest_of_an_array_is_changed(login: LoginNode) -> None:
+    """Elements that have ended are no error while others have not."""
+    job = submitted(login, "--gpus=1 --array=1-3%1 --time=60")
+    login.cluster.until(job, "RUNNING")
+    login.typed(f"scancel {job}_1")
+    login.cluster.until(job, "CANCELLED")
+    login.typed(f"scontrol update jobid={job} arraytaskthrottle=3 timelimit=-30")
+    login.cluster.until(job + 2, "RUNNING")
+    assert login.typed(f"squeue -h -j {job} -o %l") == "30:00\n30:00\n"
+    done = login.run(f"scontrol update jobid={job}_1 timelimit=10")
+    told = f"scontrol: error: job {job}_1: it has ended already\n"
+    assert (done.returncode, done.stderr) == (1, told)
+    login.typed(f"scancel {job}")
 
 
 def test_jobs_are_changed_with_scontrol(login: LoginNode) -> None:
@@ -135,6 +168,9 @@ def test_jobs_are_changed_with_scontrol(login: LoginNode) -> None:
         ("scontrol update NodeName=n1 Weight=2", 2, "scontrol: error: update: 'Weight' is not"),
         ("scontrol update NodeName=n1 Comment=a State=drain Reason=b", 2,
          "scontrol: error: update: 'Comment' is not known; known: NodeName, State, Reason"),
+        ("scontrol update JobId=999999 TimeLimit=+5", 1,
+         "scontrol: error: job 999999: there is no such job"),
+        ("scontrol show config", 2, "scontrol: error: show 'config' is not known; known: host"),
         ("sacct --format=Nonsense", 2, "sacct: error: --format: 'Nonsense' is not known"),
         ("sbatch --licenses=a --wrap true", 2, "sbatch: error: --licenses: not supported"),
         ("sbatch nowhere.sh", 2, "sbatch: error: nowhere.sh: can't be read"),
@@ -169,6 +205,13 @@ def test_srun_on_a_login_node_runs_a_job_and_shows_its_output(login: LoginNode) 
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["rank 0 of 2", "rank 1 of 2"]  # and nothing else
     assert not list(login.home.glob("*srun*"))
+    (login.home / "unread.txt").write_text("a line\n")
+    unread = login.run("srun --gpus=1 cat < unread.txt")
+    assert (unread.returncode, unread.stdout) == (0, "")
+    assert "srun: the tasks of a job of its own read no input; they read it with: " in unread.stderr
+    assert login.typed("salloc --gpus=1 -n 2 srun -l cat < unread.txt | sort") == (
+        "0: a line\n1: a line\n"
+    )
     failed = login.run("srun --gpus=1 -o task.%t bash -c 'echo out; echo err >&2; exit 3'")
     assert (failed.returncode, failed.stdout) == (3, "")
     # two streams of one file, in any order

@@ -27,6 +27,10 @@ def partition_for(name: str, settings: Settings) -> PartitionSection | None:
     known = {each.name: each for each in settings.partitions}
     if name and name not in known:
         bounds.check_text("partition", name)
+        if not known:
+            raise BadInput(
+                f"partition {name!r}: this cluster has no partitions; leave the option out"
+            )
         raise not_known("partition", name, known)
     return known.get(name or settings.default_partition())
 

@@ -122,7 +122,7 @@ async def update(
     for missing, _ in found.missing:
         reply.failed.add(subject=f"job {missing}", why="there is no such live job")
     changes = _Changes(cluster, fields, caller, await tenants_of(cluster, caller))
-    async for row in in_turns(found.rows.values()):
+    async for row in in_turns([each for job, each in found.rows.items() if job not in found.ended]):
         name = subject(row, cluster)
         try:
             said = changes.take(driver.reserved.jobs.get(row.job, row), name)
