@@ -37,9 +37,10 @@ class Command(TyperCommand):
             for spelling in each.opts
         }
         for word in words:
-            if word[:1] != "-" and ctx.allow_interspersed_args:
+            is_argument = word[:1] != "-" or word == "-"  # which is standard input
+            if is_argument and ctx.allow_interspersed_args:
                 continue
-            if word[:1] != "-" or word == "--":
+            if is_argument or word == "--":
                 return
             option = word
             if word[:2] != "--":  # letters: one that takes a value takes the letters behind it

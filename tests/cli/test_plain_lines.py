@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from dlsched.cli.plain_lines import _Command, plain_call
 from dlsched.cli.plain_options import COMMANDS
 from dlsched.cli.typer_app import app
+from dlsched.core.errors import BadInput
 
 WRITER = runpy.run_path(str(Path(__file__).parents[2] / ".ci" / "plain_options.py"))
 TABLE = {name: _Command(text) for name, text in COMMANDS.items()}
@@ -60,8 +61,8 @@ def by_typer(name: str) -> Callable[[list[str]], dict[str, Any] | None]:
         except Called as called:
             return called.args[0]  # type: ignore[no-any-return]
         except Exception as error:
-            if not hasattr(error, "format_message"):  # which wrong use has
-                raise
+            if not isinstance(error, BadInput) and not hasattr(error, "format_message"):
+                raise  # it is no wrong use
             return None
         return None  # `--help`
 
