@@ -669,7 +669,7 @@ class Client:
         """
         from dlsched.client.job_ids import JobName  # noqa: PLC0415
 
-        pause, refused_at = 0.1, 0.0
+        pause, refused_at, has_ended = 0.1, 0.0, False
         while True:
             begun = False
             try:
@@ -679,8 +679,11 @@ class Client:
             except RequestRefused:
                 # the job waits, or its node does not know it yet
                 found = self.show(filter_of([JobName(job=job)]))
-                if begun or not found or found[0].job.ended_at is not None:
+                if begun or not found or has_ended:
                     raise
+                has_ended = found[0].job.ended_at is not None
+                if has_ended:  # meanwhile: now its output is there, if it has any
+                    continue
                 if not found[0].job.is_pending and found[0].job.state != "STARTING":
                     refused_at = refused_at or time.monotonic()
                     if time.monotonic() - refused_at > REFUSED_S:
