@@ -12,6 +12,8 @@ import pytest
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.daemon.live.placement_constraints import PlacementConstraints
 from dlsched.daemon.round.decide import decide
+from dlsched.daemon.round.forecasts.alternatives import Alternative, Question
+from dlsched.daemon.round.forecasts.answering import answer
 from dlsched.daemon.round.plan import verify
 from dlsched.daemon.round.snapshot import LiveSnapshot
 from dlsched.daemon.round.snapshot_builder import take_snapshot
@@ -118,3 +120,18 @@ def test_cells_have_one_type_so_such_a_job_is_refused(live: Any) -> None:
     decided = lab.round(1.0)
     assert "the GPUs of a cell have one type" in decided.reason_texts()[job]
     assert job not in lab.running()
+
+
+def test_a_forecast_and_what_if_follow_the_types(live: Any) -> None:
+    lab = mixed_lab(live)
+    common = {"expected_s": 100.0}
+    for _ in range(2):  # all a100 there are
+        lab.submit(0.0, 3, gang=(3,), gpus_by_type="a100:2,v100:1", **common)
+    lab.round(0.0)
+    mine = lab.submit(1.0, 2, gang=(2,), gpus_by_type="a100:1,v100:1", **common)
+    of_any = lab.submit(1.0, 2, gang=(2,), **common)
+    snapshot = take_snapshot(lab.state, "full", 1.0)
+    for job, like, starts in ((mine, of_any, [100.0, 1.0]), (of_any, mine, [1.0, 100.0])):
+        asked = (Alternative(job=job), Alternative(job=job, like=like, gang=2))
+        found = answer(Question(snapshot=snapshot, alternatives=asked, supposed=(like,)))
+        assert [float(outcome.starts[0]) for outcome in found] == starts
