@@ -27,6 +27,7 @@ from dlsched.daemon.round.forecasts.foreseen import Foreseen
 from dlsched.daemon.round.snapshot import LiveSnapshot
 from dlsched.daemon.round.snapshot_builder import copy_present
 from dlsched.daemon.round.worker import PolicyWorker
+from dlsched.daemon.turns import in_turns
 from dlsched.daemon.writer import TermBegun
 from dlsched.db.records import JobSpec, Prediction
 from dlsched.protocol.messages import JobId
@@ -274,7 +275,7 @@ class Predictions(LedgerFollower):
         limit_s = self._cluster.settings.round.predict_within_s
         found = await self._worker.forecast(snapshot, limit_s=limit_s)
         origin = self._cluster.live.origin
-        return {each.job: JobForecast.of(each, origin) for each in found}
+        return {each.job: JobForecast.of(each, origin) async for each in in_turns(found)}
 
     # -- recorded ------------------------------------------------------------------------------
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import gc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dlsched.daemon import long_lived
 from dlsched.daemon.enforcing.enforcement import enforce
 from dlsched.daemon.long_lived import MANY, SOME, LongLivedObjects
-from dlsched.protocol.messages import JobId
+from dlsched.daemon.metrics.metrics import Metrics
+from dlsched.protocol.ledger import Ledger
+from dlsched.protocol.messages import GpuId, JobId, NodeName
 from dlsched.system.clock import wall
 from tests.counting import python_calls
 from tests.daemon.cluster_of_tests import Running, eventually, job, settings_of
+from tests.daemon.scripted_agent import ScriptedAgent
 
 
 def test_a_look_at_limits_and_deadlines_reads_no_job_without_one(tmp_path: Path) -> None:
@@ -33,6 +37,33 @@ def test_a_look_at_limits_and_deadlines_reads_no_job_without_one(tmp_path: Path)
                 return row.status.is_terminal and row.reason == "Deadline"
 
             await eventually(over)
+
+    asyncio.run(script())
+
+
+def test_busy_gpus_are_counted_anew_only_for_another_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[NodeName] = []
+    genuine = Ledger.busy
+
+    def noted(ledger: Ledger, node: NodeName, *rest: Any, **more: Any) -> set[GpuId]:
+        counted.append(node)
+        return genuine(ledger, node, *rest, **more)
+
+    async def script() -> None:
+        async with Running(settings_of(tmp_path)) as running:
+            cluster, metrics = running.daemon.cluster, Metrics()
+            async with ScriptedAgent("n1", running.target):
+                await eventually(lambda: NodeName("n1") in cluster.driver.committed.nodes)
+                monkeypatch.setattr(Ledger, "busy", noted)
+                for _ in range(3):  # without a turn of the loop in between
+                    metrics.gather(cluster)
+                assert counted == ["n1"]
+                await running.caller().submit(job(gpus=1))
+                counted.clear()
+                metrics.gather(cluster)
+                assert "n1" in counted
 
     asyncio.run(script())
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,8 @@ from dlsched.system.clock import boottime
 if TYPE_CHECKING:
     from dlsched.daemon.cluster import Cluster
     from dlsched.daemon.leader_driver import LeaderDriver
+    from dlsched.protocol.ledger import Ledger
+    from dlsched.protocol.messages import NodeName
 
 JOB_STATES = ("pending", "starting", "running", "suspended", "stopping")
 NODE_STATES = (
@@ -73,6 +76,8 @@ class Metrics:
         self._port = MetricsPort(registry)
         self._vc_gpu_s: dict[str, float] = {}
         self._gathered_at: float | None = None
+        self._counted: Ledger | None = None  # of which `_busy` are the busy GPUs by node
+        self._busy: dict[NodeName, int] = {}
 
     def follow(self, driver: LeaderDriver) -> None:
         """Count what becomes of the jobs of a leader."""
@@ -90,9 +95,13 @@ class Metrics:
 
     def gather(self, cluster: Cluster) -> None:
         """Take the metrics of this moment from the cluster, in the main thread."""
+        ledger = cluster.driver.committed
+        if ledger is not self._counted:  # a ledger never changes, it is replaced
+            self._busy = {name: len(ledger.busy(name)) for name in ledger.nodes}
+            self._counted = ledger
         self._moment.families = [
             *_of_daemon(cluster),
-            *_of_nodes(cluster),
+            *_of_nodes(cluster, self._busy),
             *_of_jobs(cluster),
             *self._of_vcs(cluster),
             *_of_trainings(cluster),
@@ -176,9 +185,8 @@ def _of_daemon(cluster: Cluster) -> Iterator[Metric]:
         yield counter(f"dlsched_{name}", text, float(total))
 
 
-def _of_nodes(cluster: Cluster) -> Iterator[Metric]:
+def _of_nodes(cluster: Cluster, busy: Mapping[NodeName, int]) -> Iterator[Metric]:
     ledger = cluster.driver.committed
-    busy = {name: len(ledger.busy(name)) for name in ledger.nodes}
     states = Tally(cluster.node_state(name, busy[name]) for name in ledger.nodes)
     yield gauge(
         "dlsched_nodes", "Nodes by state", {(s,): states[s] for s in NODE_STATES}, ["state"]
@@ -194,13 +202,10 @@ def _of_nodes(cluster: Cluster) -> Iterator[Metric]:
         described = cluster.agents.described.get(name)
         if described is None or now - described.heard_at > DESCRIBED_S:
             continue
-        uses = described.uses.values()
-        known = [each.utilization for each in uses if each.HasField("utilization")]
-        if known:
-            use[name,] = sum(known) / len(known)
-        held = [each.memory_used_bytes for each in uses if each.HasField("memory_used_bytes")]
-        if held:
-            full[name,] = float(sum(held))
+        if not math.isnan(described.utilization):
+            use[name,] = described.utilization
+        if not math.isnan(described.memory_used_bytes):
+            full[name,] = described.memory_used_bytes
     yield gauge(
         "dlsched_node_gpu_utilization", "How busy the GPUs of a node are, from 0 to 1, the mean",
         use, ["node"],

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import grpc
@@ -34,6 +35,18 @@ class Described:
         self.faults: tuple[str, ...] = ()  # why it is drained at every report
         self.problems: tuple[str, ...] = ()  # why it starts nothing now
         self.heard_at = boottime()
+        self.utilization = math.nan  # 0..1, the mean of the GPUs that tell it
+        self.memory_used_bytes = math.nan  # the sum, likewise
+
+    def take_uses(self, uses: Iterable[node_pb2.GpuUse]) -> None:
+        """Take in what some GPUs do now."""
+        for use in uses:
+            self.uses[use.uuid] = use
+        every = self.uses.values()
+        busy = [each.utilization for each in every if each.HasField("utilization")]
+        used = [each.memory_used_bytes for each in every if each.HasField("memory_used_bytes")]
+        self.utilization = sum(busy) / len(busy) if busy else math.nan
+        self.memory_used_bytes = float(sum(used)) if used else math.nan
 
 
 class Agents:
@@ -85,8 +98,7 @@ class Agents:
         if known is not None:
             known.heard_at, known.faults = boottime(), tuple(message.faults)
             known.problems = tuple(message.problems)
-            for use in message.uses:
-                known.uses[use.uuid] = use
+            known.take_uses(message.uses)
         return news
 
     def stub(self, node: NodeName) -> Any:
