@@ -22,6 +22,7 @@ from dlsched.core.context import RoundContext
 from dlsched.core.options import option
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
+from dlsched.core.walk.co_location import may_join
 from dlsched.core.walk.walk import Walk
 from dlsched.policies.node.salus.lane_table import (
     MIB_OF_GIB,
@@ -106,11 +107,10 @@ class Salus(SchedulingPolicy[SalusOptions], TakesTurns):
     ) -> Placement | Refused:
         """Start a row where the least memory is left; says where, or why it waits."""
         lanes, occupancy = self._lanes, ctx.occupancy
-        gang = ctx.table.gang.item(row)
         best: tuple[float, int] | None = None
         holders = {where: other for other, where in occupancy.held.items()}  # the last of each
         for where, holder in holders.items() if ctx.may_share else ():
-            if where.gpus != gang or where not in lanes.lanes or not walk.has_room(row, holder):
+            if where not in lanes.lanes or not may_join(row, holder, walk):
                 continue
             capacity = lanes.capacity(where, occupancy)
             left = lanes.left_after(where, lanes.need(*need, capacity), capacity)
