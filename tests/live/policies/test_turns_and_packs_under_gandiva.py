@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from dlsched.client.daemon_client import filter_of
 from dlsched.torture.local_cluster import LocalCluster, eventually
 
 pytestmark = pytest.mark.slow
@@ -80,7 +81,7 @@ def test_two_jobs_of_a_gpu_alternate_and_neither_begins_anew(one_gpu: LocalClust
         )
     for job in jobs:
         ended = one_gpu.until(job, "COMPLETED", within=120)
-        assert ended.starts == 1
+        assert ended.starts == 1, one_gpu.story(job)
         assert one_gpu.output(job).split() == [str(k + 1) for k in range(120)]
     assert all(one_gpu.job(job).preemptions >= 1 for job in jobs)
 
@@ -99,10 +100,11 @@ class Together:
 
     def steps(self) -> int:
         """The steps of both, of the slower one; 0 while they do not share."""
-        preempted = [self._cluster.job(job).preemptions for job in self._jobs]
-        shown = json.loads(self._cluster.cli("show", *map(str, self._jobs), "--json"))["jobs"]
-        done = [int(each["progress"] or 0) for each in shown]
-        if not all(each["state"] == "RUNNING" and each["beside"] for each in shown):
+        with self._cluster.client() as client:
+            shown = client.show(filter_of(list(map(str, self._jobs))))
+        preempted = [each.job.preemptions for each in shown]
+        done = [int(each.job.progress or 0) for each in shown]
+        if not all(each.job.state == "RUNNING" and each.beside for each in shown):
             self._began = None
             return 0
         if self._began is None or self._began[0] != preempted:
