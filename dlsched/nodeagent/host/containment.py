@@ -52,6 +52,18 @@ class Containment:
         """Whether every process is suspended or dead, after a freeze."""
         return all(each.state in "TtZX" for each in self.members())
 
+    def freeze_rest(self) -> None:
+        """Suspend what still moves after a freeze.
+
+        A process that starts a program by vfork waits in the kernel until its child has that
+        program. A child that was stopped before goes on till then; a later call stops it again.
+        """
+        members = self.members()
+        waiting = {each.pid for each in members if each.state == "D"}
+        processes.send([each for each in members if each.state not in "TtZX"], signal.SIGSTOP)
+        held_up = [each for each in members if each.state == "T" and each.parent in waiting]
+        processes.send(held_up, signal.SIGCONT)
+
     def thaw(self) -> None:
         """Let every descendant go on."""
         self.send(signal.SIGCONT)
@@ -158,6 +170,11 @@ class Cgroup(Containment):
         except OSError:
             pass
         return self._below.stands_still()
+
+    def freeze_rest(self) -> None:
+        """Wait for the kernel, which freezes what starts a program, too."""
+        if not self._write("cgroup.freeze", "1"):
+            self._below.freeze_rest()
 
     def thaw(self) -> None:
         """Thaw the whole leaf at once."""

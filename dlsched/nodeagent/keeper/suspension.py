@@ -93,6 +93,7 @@ class Suspension:
         while not containment.stands_still():
             if clock.boottime() > deadline:
                 return False
+            containment.freeze_rest()
             time.sleep(0.002)
         if self._reached == SuspendLevel.CUDA.value:
             return True
