@@ -4,8 +4,8 @@ One thread loads and writes transactions, in the order asked. Another one conten
 confirms it, so that a long transaction or a large database delays no heartbeat.
 
 Group commit comes from the leader's step: one transaction is in flight, and what is decided
-meanwhile is the next. So a burst costs few commits, and only witnesses wait for a tick. What the
-store answers goes back to the main thread as an event.
+meanwhile is the next. So nothing waits for a timer, and a burst costs few commits. What the store
+answers goes back to the main thread as an event.
 """
 
 from __future__ import annotations

@@ -112,28 +112,3 @@ def test_a_desired_set_follows_every_change_of_its_rows() -> None:
         assert told.desired is not None
         [mine] = [run for run in told.desired if run.key.job == job]
         assert seen(mine)
-
-
-def test_witnesses_of_many_nodes_are_one_transaction_and_nudge_no_node() -> None:
-    state, nodes, commands = leading(30), 30, []
-    for number in range(nodes):
-        sync = replace(sync_of(1), node=m.NodeName(f"n{number}"), held=(), held_digest=m.Digest(""))
-        if number == 0:
-            sync = sync_of(1)
-        state, told = leader.step(state, leader.SyncArrived(2.0, sync))
-        commands += told
-    assert {type(each) for each in commands} == {leader.SendReply}  # each node is answered at once
-    state, commands = leader.step(state, leader.Tick(2.5))
-    [sent] = [each for each in commands if isinstance(each, leader.Persist)]
-    assert [type(write) for write in sent.writes] == [ledger.SetWitnesses] * nodes
-    state, commands = leader.step(state, leader.Persisted(2.6, sent.number))
-    assert commands == []
-    assert all(node.witnesses for node in state.committed.nodes.values())
-
-
-def test_what_else_is_written_takes_waiting_witnesses_along() -> None:
-    state, _ = leader.step(leading(3), leader.SyncArrived(2.0, sync_of(1)))
-    ask = leader.StopAsked(2.1, m.JobId(1), m.StopReason.CANCEL)
-    _, commands = leader.step(state, ask)
-    [sent] = [each for each in commands if isinstance(each, leader.Persist)]
-    assert [type(write) for write in sent.writes] == [ledger.SetWitnesses, ledger.StopRun]

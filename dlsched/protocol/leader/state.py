@@ -156,7 +156,6 @@ class Turn:
         self.state = state
         self.commands: list[Command] = []
         self.recovery: str | None = None  # computed once: no sync arrives within a round
-        self.at_once = False  # whether even changes that can wait are written now
 
     def change(self, **changes: object) -> None:
         """Replace fields of the state."""

@@ -2,9 +2,8 @@
 
 The leader decides on `reserved` and answers from `committed`, so nothing in a reply, an
 acknowledgement or a client's answer can be lost with this process. One transaction is in flight at
-a time; changes that arrive meanwhile are collected for the next. A transaction of nothing but
-witnesses waits for the next tick: no node waits for it, and many of them change at once. A write
-that the database refuses because of its epoch ends the term.
+a time; changes that arrive meanwhile are collected for the next. A write that the database refuses
+because of its epoch ends the term.
 """
 
 from __future__ import annotations
@@ -108,7 +107,6 @@ class LeaderTurn(TermTurn, SyncTurn, SilenceTurn, RequestsTurn):
         if state.last_tick is not None and rules.was_paused(state.last_tick, now, state.timing):
             self.start_windows_anew(now)
         self.change(last_tick=now)
-        self.at_once = True
         if state.role is Role.STANDBY:
             self.emit(interface.Contend(now))
             return

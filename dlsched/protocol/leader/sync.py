@@ -98,8 +98,6 @@ class SyncTurn(Turn):
             self.emit(SendReply(replace(self.bare_reply(sync), register=True)))
         elif node is None or node == known:
             self.register(event)
-        else:
-            self.at_once = True  # its row is to be committed before it can register
         return False
 
     def may_register(self, now: float, node: Node, sync: m.Sync) -> bool:

@@ -15,11 +15,9 @@ from dlsched.protocol.leader.state import LeaderState, Role, Turn, witnesses_of
 from dlsched.protocol.ledger import (
     Adopt,
     Ledger,
-    Node,
     RaiseEpoch,
     RaiseRevision,
     RunStatus,
-    SetWitnesses,
     Write,
     apply_all,
 )
@@ -67,7 +65,11 @@ class TermTurn(Turn):
     def flush(self) -> None:
         """Send the collected changes as the next transaction, unless one is in flight."""
         state = self.state
-        if state.role is not Role.LEADING or state.in_flight or not self.is_transaction_due():
+        if (
+            state.role is not Role.LEADING
+            or state.in_flight
+            or not (state.queue or state.queue_answers)
+        ):
             return
         transaction = Persist(state.epoch, state.number + 1, state.queue)
         self.change(
@@ -78,13 +80,6 @@ class TermTurn(Turn):
             number=transaction.number,
         )
         self.emit(transaction)
-
-    def is_transaction_due(self) -> bool:
-        """Whether there are changes, and not only witnesses that wait for the next tick."""
-        state = self.state
-        if state.queue_answers or (self.at_once and state.queue):
-            return True
-        return not all(isinstance(write, SetWitnesses) for write in state.queue)
 
     def commit(self, number: int) -> None:
         """A transaction is durable: answer its clients and nudge the nodes that it concerns."""
@@ -101,7 +96,7 @@ class TermTurn(Turn):
                 continue  # nearly all of them: a comparison of their fields would cost more
             if old is None or old.status is not node.status:
                 self.change(witnesses=witnesses_of(after.nodes))
-            if old is None or before.epoch != after.epoch or _has_news(old, node):
+            if old is None or old != node or before.epoch != after.epoch:
                 term = m.Term(after.epoch, node.revision)
                 self.emit(SendNudge(m.Nudge(node=name, term=term)))
 
@@ -117,8 +112,3 @@ class TermTurn(Turn):
                     self.alarm(f"{node} holds run {held.key}, unknown here: kept as an orphan")
                 case _:
                     pass
-
-
-def _has_news(old: Node, new: Node) -> bool:
-    """Whether a node is to sync at once because its row has changed; its witnesses can wait."""
-    return replace(old, witnesses=new.witnesses) != new
