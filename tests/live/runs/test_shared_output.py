@@ -164,13 +164,13 @@ def test_what_ranks_wrote_before_their_keeper_was_killed_is_in_the_file(
     keeper = psutil.Process(json.loads(record.read_text())["keeper"]["pid"])
     keeper.kill()
     cluster.until(job, "FAILED", within=90)
+    files = [cluster.out / f"{job}.{node}.out" for node in (0, 1)]
+    every = psutil.process_iter
+    eventually("no writer is left", lambda: not any(_writes(p, f) for p in every() for f in files))
     for rank in range(4):
         lines = written(cluster, job, rank)
         assert lines == [f"line-{k}" for k in range(1, len(lines) + 1)]
         assert len(lines) >= int(last[rank].read_text() or 0)
-    files = [cluster.out / f"{job}.{node}.out" for node in (0, 1)]
-    every = psutil.process_iter
-    eventually("no writer is left", lambda: not any(_writes(p, f) for p in every() for f in files))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts")
