@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import translate
 from functools import partial
+from typing import TypeVar
 
 from dlsched.core.errors import BadInput
 from dlsched.daemon.cluster import Cluster
@@ -20,6 +21,8 @@ from dlsched.rpc.authorisation import require_owner
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.request_bounds import PATTERN_STARS, WORD_BYTES
 from dlsched.rpc.v1 import control_pb2
+
+T = TypeVar("T")
 
 
 def names_jobs(wanted: control_pb2.Filter) -> bool:
@@ -219,7 +222,7 @@ def stored_filter(wanted: control_pb2.Filter, caller: Identity) -> filters.Filte
     )
 
 
-def each_page(rows: list[Job], size: int) -> Iterator[list[Job]]:
+def each_page(rows: list[T], size: int) -> Iterator[list[T]]:
     """Rows in pages of a size."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from dlsched.daemon.control.views import (
 )
 from dlsched.daemon.predictions import Predictions
 from dlsched.daemon.rounds import Rounds
+from dlsched.db.reading.queries import StoredJob
 from dlsched.db.records import JobSpec
 from dlsched.protocol.ledger import Job, JobStatus
 from dlsched.protocol.messages import JobId
@@ -144,10 +145,17 @@ class JobLists:
     async def history(
         self, request: control_pb2.HistoryRequest, caller: Identity
     ) -> AsyncIterator[control_pb2.HistoryPage]:
-        """Ended jobs by their end, from the store; live ones behind when asked for."""
+        """Ended jobs by their end, from the store; live ones behind when asked for.
+
+        A job that ends while the store is read may be in none of the pages that were read: jobs
+        that were live before and are so no longer are read once more, by their ids.
+        """
         driver, wanted = self.cluster.driver, stored_filter(request.filter, caller)
         since = request.since if request.HasField("since") else None
         until = request.until if request.HasField("until") else None
+        live_too = request.live_too and (until is None or until >= wall())
+        rows = (await live_jobs(self.cluster, request.filter, caller))[0] if live_too else []
+        unsent = dict.fromkeys(row.job for row in rows)
         left = request.limit if request.limit > 0 else None
         after = None
         if left is not None:  # the last ones, in the order of their ends
@@ -163,21 +171,23 @@ class JobLists:
                 )
             )
             if found:
-                views = [stored_view(stored) for stored in found]
-                yield _page(views, [stored.spec for stored in found], caller)
+                yield _stored_page(found, caller)
+                for stored in found:
+                    unsent.pop(stored.job.job, None)
                 after = found[-1].after
                 left = None if left is None else left - len(found)
             if len(found) < size:
                 break
-        if request.live_too and (until is None or until >= wall()):
-            rows, _ = await live_jobs(self.cluster, request.filter, caller)
-            for some in each_page(rows, PAGE):
-                jobs = driver.committed.jobs
-                present = [jobs[row.job] for row in some if row.job in jobs]
-                live = [row for row in present if not row.status.is_terminal]
-                views = [self.views.of(row) for row in live]
-                yield _page(views, map(driver.table.spec, live), caller)
-                await asyncio.sleep(0)
+        for some in each_page(list(unsent), PAGE):
+            jobs = driver.committed.jobs
+            live = [jobs[job] for job in some if job in jobs and not jobs[job].status.is_terminal]
+            yield _page([self.views.of(row) for row in live], map(driver.table.spec, live), caller)
+            over = tuple(set(some).difference(row.job for row in live))
+            if over:
+                ended = replace(wanted, jobs=over, elements=())
+                found = await driver.read(partial(driver.store.history, ended, limit=PAGE))
+                yield _stored_page(found, caller)
+            await asyncio.sleep(0)
 
 
 class _Folded(NamedTuple):
@@ -194,6 +204,11 @@ def _queue_page(views: list[View], *, by_column: bool) -> control_pb2.QueuePage:
     page = control_pb2.QueuePage()
     pack(views, page.columns)
     return page
+
+
+def _stored_page(found: list[StoredJob], caller: Identity) -> control_pb2.HistoryPage:
+    """A page of ended jobs."""
+    return _page([stored_view(stored) for stored in found], (s.spec for s in found), caller)
 
 
 def _page(
