@@ -11,7 +11,7 @@ from dlsched.core.cluster.features import features_of
 from dlsched.core.cluster.gpus_by_type import ByType
 from dlsched.core.cluster.host_lists import fold
 from dlsched.core.errors import BadInput, not_known
-from dlsched.daemon.live.nodes import LiveNodes
+from dlsched.daemon.live.nodes import LiveNodes, natural
 from dlsched.daemon.nodes.agents import Agents
 from dlsched.daemon.nodes.node_facts import GB, facts_that_count, features_in_force
 from dlsched.daemon.settings import Settings
@@ -49,7 +49,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """Configured nodes, and nodes that have registered, by name."""
+    """Configured nodes and nodes that have registered, by name and in the order of the names."""
 
     hosts: Mapping[str, Host] = field(default_factory=dict)
 
@@ -138,4 +138,4 @@ def capacity_of(settings: Settings, ledger: Ledger, nodes: LiveNodes, agents: Ag
             features=features_of(features.get(name, ()), gpu_type),
             spare=name in sections and sections[name].spare,
         )
-    return Capacity(hosts=hosts)
+    return Capacity(hosts={name: hosts[name] for name in sorted(hosts, key=natural)})
