@@ -39,6 +39,13 @@ def traced() -> int:
     return tracemalloc.get_traced_memory()[0]
 
 
+def largest() -> tuple[str, int]:
+    """The source file with the most bytes, and how many."""
+    gc.collect()
+    most = tracemalloc.take_snapshot().statistics("filename")[0]
+    return str(most.traceback), most.size
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.exhaustive)])
 def test_waiting_jobs_with_long_scripts_take_no_more_memory_than_others(
@@ -63,8 +70,11 @@ def test_waiting_jobs_with_long_scripts_take_no_more_memory_than_others(
         async with Running(settings_of(tmp_path)) as running:  # as after a fail-over
             assert running.daemon.cluster.contents.kept_bytes == 0
             assert len(running.daemon.driver.committed.jobs) == 2 * count + 100
-            found = tracemalloc.take_snapshot().statistics("filename")
-            assert max(each.size for each in found) < (2 * count + 100) * LONG / 4
+            limit, seen = (2 * count + 100) * LONG / 4, [largest()]
+            while seen[-1][1] >= limit and len(seen) < 30:  # what a start needs goes after it
+                await asyncio.sleep(1.0)
+                seen.append(largest())
+            assert seen[-1][1] < limit, seen
 
     tracemalloc.start()
     try:

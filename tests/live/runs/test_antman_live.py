@@ -79,10 +79,10 @@ def test_an_opportunistic_training_yields_to_the_owner_of_its_gpu(sharing: Shari
     alone = len(sharing.steps("owner"))
 
     sharing.kill("n1")
+    decided = len(sharing.shares(opportunistic))
     before = sharing.shares(opportunistic)[-1]
     sharing.start_agent("n1")
     sharing.wait_until_up()
-    decided = len(sharing.shares(opportunistic))
     eventually("it grows on", lambda: len(sharing.shares(opportunistic)) > decided, within=120)
     assert sharing.shares(opportunistic)[decided] in (before + 5, before // 2), (
         "not from the beginning"
