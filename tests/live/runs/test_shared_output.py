@@ -152,26 +152,30 @@ def test_a_killed_output_writer_harms_no_rank(cluster: LocalCluster) -> None:
     )
 
 
-def test_what_ranks_wrote_before_their_keeper_was_killed_is_in_the_file(
+def test_what_was_written_before_a_keeper_was_killed_stays_in_the_file(
     cluster: LocalCluster,
 ) -> None:
+    """The other node loses nothing; here the kernel may kill the writer with its keeper."""
     said = f"{cluster.out}/keeper-last"
     script = f"k=0; while :; do k=$((k+1)); echo line-$k; echo $k >{said}.$RANK; done"
     job = started(cluster, script, "-o", f"{cluster.out}/%j.%n.out")
     last = [Path(f"{said}.{rank}") for rank in range(4)]
-    eventually("all write", lambda: all(each.exists() for each in last), within=60)
+    eventually("all write", lambda: all(len(written(cluster, job, r)) > 9 for r in range(4)))
+    before = [len(written(cluster, job, rank)) for rank in range(4)]
     (record,) = (cluster.folder / "n1").glob(f"**/jobs/{job}.*/run.json")
     keeper = psutil.Process(json.loads(record.read_text())["keeper"]["pid"])
     keeper.kill()
-    cluster.until(job, "FAILED", within=90)
+    ended = cluster.until(job, "FAILED", within=90)
     files = [cluster.out / f"{job}.{node}.out" for node in (0, 1)]
     every = psutil.process_iter
     eventually("no writer is left", lambda: not any(_writes(p, f) for p in every() for f in files))
+    first = 2 * ended.nodes.index("n1")
     for rank in range(4):
         lines = written(cluster, job, rank)
         assert lines == [f"line-{k}" for k in range(1, len(lines) + 1)]
-        # the last line is missing in about one run of ten; why is not known yet
-        assert len(lines) >= int(last[rank].read_text() or 0) - 1
+        is_spared = rank not in (first, first + 1)
+        told = int(last[rank].read_text() or 0)
+        assert len(lines) >= (told if is_spared else before[rank])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts")
