@@ -76,6 +76,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         reporter.write_line(f"All tests of {marked or 'every kind'!r}: {took} on two processors.")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print why tests failed that passed when they were tried again."""
+    for report in terminalreporter.stats.get("rerun", []):
+        terminalreporter.section(f"failed first, and is tried again: {report.nodeid}", sep="_")
+        terminalreporter.write_line(report.longreprtext)
+
+
 Job = tuple[float, float, float]  # submit, GPUs, duration
 
 
