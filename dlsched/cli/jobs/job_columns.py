@@ -39,6 +39,17 @@ STATE_CODES = {
     "GPU_FAIL": "GF",
     "DEADLINE": "DL",
 }
+ENDED_STATES = (
+    "COMPLETED",
+    "FAILED",
+    "TIMEOUT",
+    "CANCELLED",
+    "NODE_FAIL",
+    "PREEMPTED",
+    "OUT_OF_MEMORY",
+    "GPU_FAIL",
+    "DEADLINE",
+)
 _STYLES = {
     **dict.fromkeys(("RUNNING", "STARTING", "COMPLETED", "COMPLETING"), "good"),
     **dict.fromkeys(("PENDING", "SUSPENDED", "SUSPENDING", "MIGRATING", "PREEMPTED"), "wait"),

@@ -36,8 +36,12 @@ class FilterOptions(Record):
         return not any((self.users, self.partitions, self.vcs, self.nodes, self.names))
 
 
-def states_of(words: Sequence[str] | None) -> list[str]:
+def states_of(words: Sequence[str] | None, option: str = "--state") -> list[str]:
     """Return states by word or code, in any case; `all` is no filter.
+
+    Args:
+        words: the states.
+        option: which names them.
 
     Raises:
         BadInput: a state that is not known.
@@ -48,13 +52,13 @@ def states_of(words: Sequence[str] | None) -> list[str]:
 
     by_code = {code: state for state, code in STATE_CODES.items()}
     found = []
-    for word in words_of("--state", words):
+    for word in words_of(option, words):
         state = by_code.get(word.upper(), word.upper())
         if state == "ALL":
             return []
         if state not in STATE_CODES:
             known = [f"{name} ({code})" for name, code in STATE_CODES.items()]
-            raise not_known("--state:", word.upper(), known)
+            raise not_known(f"{option}:", word.upper(), known)
         found.append(state)
     return found
 

@@ -16,6 +16,13 @@ from dlsched.client.submission.memory import memory_text
 from dlsched.core.cluster.host_lists import fold
 
 _SLURMS = {"STARTING": "CONFIGURING"}  # where a state has another name there
+_WHY_ENDED = {  # Slurm's words
+    "FAILED": "NonZeroExitCode",
+    "TIMEOUT": "TimeLimit",
+    "OUT_OF_MEMORY": "OutOfMemory",
+    "DEADLINE": "DeadLine",
+    "NODE_FAIL": "NodeDown",
+}
 
 
 def nodes_of(row: Row) -> int:
@@ -29,12 +36,16 @@ def asked_features(job: Job) -> str:
 
 
 def _why(row: Row) -> str:
+    if row.job.ended_at is not None:
+        return _WHY_ENDED.get(row.job.state, "None")
     reason = row.job.reason or ("None" if not row.job.is_pending else "Priority")
     return reason.partition(":")[0].partition(";")[0]
 
 
 def _where(row: Row) -> str:
-    return f"({_why(row)})" if row.job.is_pending else fold(row.job.nodes)
+    """The nodes; of jobs that wait, and as in Slurm of some that have ended, why."""
+    told = row.job.is_pending or row.job.state in _WHY_ENDED.keys() - {"NODE_FAIL"}
+    return f"({_why(row)})" if told else fold(row.job.nodes)
 
 
 def _limit(row: Row) -> str:
@@ -54,6 +65,8 @@ def _start(row: Row) -> str:
 
 def _end(row: Row) -> str:
     job = row.job
+    if job.ended_at is not None:
+        return moment(job.ended_at)
     if job.started_at is None or job.time_limit_s is None:
         return "N/A"
     return moment(job.started_at + job.time_limit_s, "N/A")

@@ -1,12 +1,16 @@
-"""`squeue`: jobs that wait or run, of all users unless said otherwise."""
+"""`squeue`: jobs of all users unless said otherwise.
+
+They wait or run. As in Slurm, states of ended jobs (`-t all`, `-t CD,F`) list those that have ended
+within the last minutes.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dlsched.cli.jobs.job_columns import Row, rows_of
+from dlsched.cli.jobs.job_columns import ENDED_STATES, Row, rows_of
 from dlsched.cli.jobs.job_filter import FilterOptions, job_filter, states_of
 from dlsched.cli.slurm.arguments import Arguments, given_by, joined, own_name
 from dlsched.cli.slurm.formats import Part, all_of, by_letters, by_names, lines
@@ -15,17 +19,37 @@ from dlsched.cli.slurm.squeue_steps import LETTERS_OF_STEPS, USUAL_OF_STEPS, run
 from dlsched.client.daemon_client import Client, filter_of
 from dlsched.core.errors import BadInput
 
+if TYPE_CHECKING:
+    from dlsched.rpc.v1.control_pb2 import Filter
+
 USUAL = "%i %P %j %u %t %M %D %R"
 LONG = "%i %P %j %u %T %M %l %D %R"
 START = "%i %P %j %u %t %S %D %Y %R"
+ENDED_WITHIN_S = 300.0  # Slurm's MinJobAge, as it is without a setting
+MOST_ENDED = 10_000  # the last ones; as many jobs as Slurm keeps (MaxJobCount)
+_NOT_HERE = {  # states of Slurm that no job has here
+    "BF": "BOOT_FAIL",
+    "RD": "RESV_DEL_HOLD",
+    "RF": "REQUEUE_FED",
+    "RH": "REQUEUE_HOLD",
+    "RQ": "REQUEUED",
+    "RS": "RESIZING",
+    "RV": "REVOKED",
+    "SE": "SPECIAL_EXIT",
+    "SI": "SIGNALING",
+    "SO": "STAGE_OUT",
+    "ST": "STOPPED",
+}
 
 
 def _parser() -> Arguments:
-    found = Arguments("squeue", "List jobs that wait or run.")
+    found = Arguments(
+        "squeue", "List jobs that wait or run and, by -t, that ended in the last 5 minutes."
+    )
     option = found.option
     option("-u", "--user", "--users", help="of these users")
     option("--me", flag=True, help="your own")
-    option("-t", "--states", "--state", help="PENDING or PD, RUNNING or R, …; all")
+    option("-t", "--states", "--state", help="PENDING or PD, RUNNING or R, COMPLETED or CD, …; all")
     option("-j", "--jobs", "--job", help="these")
     option("-n", "--name", "--names", help="of these names")
     option("-p", "--partition", "--partitions", help="in these partitions")
@@ -51,6 +75,9 @@ def squeue(words: Sequence[str]) -> int:
     """List jobs."""
     given = _parser().read(words)
     parts = _parts(given)
+    named = joined(given.states) or (["PENDING"] if given.start else [])
+    states = _states(named)
+    with_ended = bool(named) and (not states or not states.isdisjoint(ENDED_STATES))
     users = joined(given.user) + ([own_name()] if given.me else [])
     wanted = job_filter(
         given.jobs,
@@ -61,9 +88,9 @@ def squeue(words: Sequence[str]) -> int:
             nodes=given.nodelist,
             names=joined(given.name) or None,
         ),
-        states=_states(given.states or (["PENDING"] if given.start else None)),
         all_users=not users,
     )
+    wanted.states.extend(sorted(states))
     usual = ["S"] if given.start else given_by("SQUEUE_SORT")
     order = _order(joined(given.sort or usual))
     classes = set(joined(given.qos))
@@ -72,6 +99,8 @@ def squeue(words: Sequence[str]) -> int:
     def once(cluster: Client) -> None:
         found = cluster.queue(wanted, predict=given.start, unfold=given.array)
         rows = list(rows_of(found.rows(), predicted=given.start))
+        if with_ended:
+            rows = _and_ended(rows, cluster, wanted)
         if classes:
             rows = [row for row in rows if row.job.priority_class in classes]
         if given.steps is not None:
@@ -127,16 +156,24 @@ def _parts(given: Any) -> list[Part[Row]]:
     return by_letters(START if given.start else LONG if given.long else USUAL, LETTERS)
 
 
-def _states(words: Sequence[str] | None) -> list[str] | None:
-    """The states of live jobs among those that are named; others have no jobs in a queue."""
-    own = {"CONFIGURING": "STARTING"}
-    chosen = [own.get(word.upper(), word) for word in joined(words)]
-    if not chosen:
-        return None
-    found = states_of(chosen)
+def _states(words: Sequence[str]) -> set[str]:
+    """The named states; none: all."""
+    of_slurm = {"CONFIGURING": "STARTING", **_NOT_HERE}
+    named = {of_slurm.get(word.upper(), word.upper()) for word in words}
+    not_here = named.intersection(_NOT_HERE.values())
+    found = set(states_of(sorted(named - not_here - {"ALL"}), "-t"))
     if "RUNNING" in found:
-        found.append("STARTING")
-    return found
+        found.add("STARTING")
+    return set() if "ALL" in named else found | not_here
+
+
+def _and_ended(rows: Sequence[Row], cluster: Client, wanted: Filter) -> list[Row]:
+    """Put jobs that ended lately behind the rows; one that has ended meanwhile is there only."""
+    now = time.time()
+    since = now - ENDED_WITHIN_S
+    ended = cluster.history(wanted, since=since, limit=MOST_ENDED)
+    found = {job.job_id: Row(job, now) for job in ended}
+    return [row for row in rows if row.tasks or row.job.job_id not in found] + [*found.values()]
 
 
 def _order(keys: Sequence[str]) -> list[tuple[Callable[[Row], Any], bool]]:

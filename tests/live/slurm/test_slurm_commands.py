@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import re
+import sqlite3
 from collections.abc import Iterator
 
 import pytest
@@ -64,6 +66,42 @@ def test_the_queue_in_slurms_formats(login: LoginNode) -> None:
     login.typed(f"scancel {running} {held}")
     login.cluster.until(held, "CANCELLED")
     assert login.typed(f"squeue -h {both}") == ""
+
+
+def test_jobs_that_ended_lately_are_listed_by_their_states(login: LoginNode) -> None:
+    failed = submitted(login, "-J lately --gpus=1 --time=9", "exit 3")
+    done = submitted(login, "-J lately --gpus=1", "true")
+    held = submitted(login, "-J lately --gpus=1 --hold")
+    array = submitted(login, "-J lately --gpus=1 --hold --array=1-3")
+    stopped = submitted(login, "-J lately --gpus=1 --hold")
+    login.typed(f"scancel {stopped} {array}_2")
+    login.cluster.until(failed, "FAILED")
+    (where,) = login.cluster.until(done, "COMPLETED").nodes
+
+    def listed(options: str) -> list[str]:
+        return sorted(login.typed(f"squeue -h -n lately {options} -o '%i %t %R'").splitlines())
+
+    live = [f"{array}_[1,3] PD (JobHeldUser)", f"{held} PD (JobHeldUser)"]
+    of_failed, of_done = f"{failed} F (NonZeroExitCode)", f"{done} CD {where}"
+    cancelled = [f"{array}_2 CA", f"{stopped} CA"]
+    assert listed("") == sorted(live)
+    assert listed("-t PD,R,cf,RQ") == sorted(live)
+    assert listed("-t BOOT_FAIL") == []
+    assert listed("-t CD,F,CA,TO") == sorted([of_failed, of_done, *cancelled])
+    assert listed("-t completed -t PENDING") == sorted([*live, of_done])
+    for every in ("all", "ALL", "R,all"):
+        assert listed(f"-t {every}") == sorted([*live, of_failed, of_done, *cancelled])
+    assert listed(f"-t all -j {failed},{held}") == sorted([of_failed, live[1]])
+    assert listed(f"-t CA -j {array}") == cancelled[:1]
+    state, end, why, ran = login.typed(f"squeue -h -j {failed} -t F -o '%T|%e|%r|%M'").split("|")
+    assert (state, why) == ("FAILED", "NonZeroExitCode")
+    assert end == login.typed(f"sacct -X -n -P -j {failed} -o End").strip()
+    assert re.fullmatch(r"\d+:\d\d\n", ran)
+    with contextlib.closing(sqlite3.connect(login.cluster.folder / "dlsched.db")) as store:
+        store.execute("UPDATE jobs SET ended_at = ended_at - 301 WHERE job = ?", (failed,))
+        store.commit()
+    assert listed("-t all") == sorted([*live, of_done, *cancelled])  # Slurm's MinJobAge is over
+    login.typed(f"scancel {held} {array}")
 
 
 def test_the_nodes_in_slurms_formats(login: LoginNode) -> None:
@@ -158,6 +196,8 @@ def test_jobs_are_changed_with_scontrol(login: LoginNode) -> None:
     [
         ("squeue --yaml", 2, "squeue: error: --yaml: not supported; --help lists what is"),
         ("squeue -j 999999 -h", 0, ""),
+        ("squeue -t all,ENDED", 2,
+         "squeue: error: -t: 'ENDED' is not known; known: PENDING (PD), STARTING (CF), "),
         ("scancel 999999", 1, "scancel: error: job 999999: there is no such job"),
         ("scancel", 2, "scancel: error: no job id given"),
         ("scontrol shutdown", 2, "scontrol: error: command 'shutdown' is not known"),
