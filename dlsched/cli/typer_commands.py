@@ -45,7 +45,7 @@ class Command(TyperCommand):
             option = word
             if word[:2] != "--":  # letters: one that takes a value takes the letters behind it
                 places = (k for k in range(1, len(word)) if f"-{word[k]}" in with_value)
-                option = f"-{word[next(places, 0) :]}"
+                option = f"-{word[next(places, len(word)) :]}"
             if option in with_value and next(words, "--") == "--":
                 raise BadInput(f"{option}: needs a value")
 

@@ -264,7 +264,7 @@ def _gpus(option: str, text: str) -> int | None:
     kind, _, number = text.rpartition(":")
     mine = os.environ.get("SLURM_GPUS_PER_NODE", "")
     if "," in mine and (kind or not number.isdigit()):
-        raise _WrongUse(f"{option} {text}: of the job's {mine} a call gets GPUs of any type: say N")
+        raise _WrongUse(f"{option} {text}: a call cannot choose among {mine}: give a number")
     if number.isascii() and number.isdigit():
         return int(number)
     if kind or not number[:1].isalpha():

@@ -149,8 +149,9 @@ def _facts(job: Job) -> Iterator[tuple[str, str]]:
         ", ".join(f"{title} {value}" for title, value in zip(titles, owner, strict=True) if value)
         or "-",
     )
-    types = COLUMNS["type"].text(row).replace("any", "any type")
-    types = str(job.asked.get("constraint") or types)
+    types = str(
+        job.asked.get("constraint") or job.gpus_by_type or "|".join(job.gpu_types) or "any type"
+    )
     yield "gpus", f"{COLUMNS['gpus'].text(row)} ({types})"
     if job.nodes:
         yield "where", COLUMNS["nodes"].text(row)

@@ -356,7 +356,10 @@ def _changed_limit(job: str, change: str) -> str:
     now = limits.pop() if limits else None
     if now is None:
         raise BadInput(f"TimeLimit={change}: job {job} has no time limit")
-    return duration_text(now + (seconds if change[0] == "+" else -seconds))
+    changed = now + seconds if change[0] == "+" else now - seconds
+    if changed <= 0:  # 0 would be no limit
+        raise BadInput(f"TimeLimit={change}: the limit of job {job} is {duration_text(now)}")
+    return duration_text(changed)
 
 
 def _update_nodes(names: Sequence[str], given: dict[str, str]) -> int:

@@ -51,7 +51,7 @@ def test_a_script_with_two_types_gets_them_and_the_next_one_waits_for_them(
     lines = out.read_text().splitlines()
     assert f"gpus={mine} asked=a100:2,v100:2 on_node=4" in lines
     assert f"step={mine}" in lines
-    assert "of the job's a100:2,v100:2 a call gets GPUs of any type" in out.read_text()
+    assert "a call cannot choose among a100:2,v100:2: give a number" in out.read_text()
     [shown] = json.loads(login.typed(f"dlsched show {first} --json"))["jobs"]
     assert shown["gpus_by_type"] == "a100:2,v100:2"
     assert (shown["gang"], shown["gpu_indices"]) == ([4], {"n1": [0, 1, 2, 3]})

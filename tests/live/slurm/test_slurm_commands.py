@@ -150,6 +150,9 @@ def test_a_job_is_shown_however_it_is_asked_for(login: LoginNode) -> None:
     assert login.typed(f"squeue -h -j {job} -o %l") == "1:30:00\n"
     login.typed(f"scontrol update jobid={job} timelimit=-0:15:00")
     assert login.typed(f"squeue -h -j {job} -o %l") == "1:15:00\n"
+    done = login.run(f"scontrol update jobid={job} timelimit=-75")  # 0 would be no limit
+    told = f"scontrol: error: TimeLimit=-75: the limit of job {job} is 1:15:00\n"
+    assert (done.returncode, done.stderr) == (2, told)
     login.typed(f"scancel {job}")
 
 
