@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from dlsched.nodeagent.host import syscalls
 
@@ -52,20 +52,25 @@ class EventLoop:
     def turn(self, until: float | None) -> None:
         """Wait for descriptors or a time of the node's clock, then make the calls that are due."""
         syscalls.set_timer(self._timer, until)
-        for fd, mask in self._poll.poll():
-            self._call(fd, mask)
+        self._make_calls(self._poll.poll())
 
     def drain(self, fds: Collection[int]) -> bool:
         """Make the calls of these descriptors that are readable now; False when there is none."""
         ready = [(fd, mask) for fd, mask in self._poll.poll(0) if fd in fds]
         readable = [(fd, mask) for fd, mask in ready if mask & ~WRITABLE]
-        for fd, mask in readable:
-            self._call(fd, mask)
+        self._make_calls(readable)
         return bool(readable)
 
-    def _call(self, fd: int, mask: int) -> None:
-        if fd in self._calls:  # an earlier call may have closed it
-            self._calls[fd][0](mask)
+    def _make_calls(self, ready: Iterable[tuple[int, int]]) -> None:
+        """Make the calls of descriptors that are ready, unless an earlier call ends the watch.
+
+        The number of a descriptor that an earlier call has closed may be that of another one.
+        """
+        meant = [(fd, mask, self._calls[fd][0]) for fd, mask in ready]
+        for fd, mask, call in meant:
+            present = self._calls.get(fd)
+            if present is not None and present[0] is call:
+                call(mask)
 
     def _timer_is_due(self, _mask: int) -> None:
         with contextlib.suppress(BlockingIOError):

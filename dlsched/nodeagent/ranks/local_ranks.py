@@ -77,7 +77,8 @@ class LocalRanks:
             inputs: descriptors of ranks that read for themselves, by rank.
 
         Raises:
-            OSError: when there is no process or descriptor left; some ranks may have started.
+            OSError: when there is no process or descriptor left; some ranks may have started, and
+                `stop` ends them.
         """
         keeper = self._keeper
         for place in places:
@@ -89,45 +90,45 @@ class LocalRanks:
                 gpus=place.gpus,
                 command=command,
             )
-            pipes = [os.pipe2(os.O_CLOEXEC) for _ in (1, 2)] if streams is None else []
-            piped = self.input.open(place.rank) if command.reads(place.rank) else None
-            process = child_process.ProcessSpec(
-                argv=command.argv,
-                environment=build_environment(
-                    keeper.spec,
-                    rank,
-                    keeper.job_socket_path,
-                    command.master_port,
-                ),
-                working_directory=command.working_directory or keeper.spec.launch.working_directory,
-                output="",
-                error="",
-                streams=streams or (pipes[0][1], pipes[1][1]),
-                input=inputs.get(place.rank, piped),
-                input_path=child_process.expand_pattern(
-                    command.input_file,
-                    node=keeper.spec.node,
-                    node_rank=command.nodes.index(keeper.spec.node),
-                    rank=place.rank,
-                ),
-            )
-            try:
+            with contextlib.ExitStack() as theirs:  # the rank's ends of its pipes
+                given = inputs.get(place.rank)
+                if command.reads(place.rank):
+                    given = self.input.open(place.rank)
+                    theirs.callback(os.close, given)
+                process = child_process.ProcessSpec(
+                    argv=command.argv,
+                    environment=build_environment(
+                        keeper.spec,
+                        rank,
+                        keeper.job_socket_path,
+                        command.master_port,
+                    ),
+                    working_directory=command.working_directory
+                    or keeper.spec.launch.working_directory,
+                    output="",
+                    error="",
+                    streams=streams
+                    or (self._pipe(place.rank, 1, theirs), self._pipe(place.rank, 2, theirs)),
+                    input=given,
+                    input_path=child_process.expand_pattern(
+                        command.input_file,
+                        node=keeper.spec.node,
+                        node_rank=command.nodes.index(keeper.spec.node),
+                        rank=place.rank,
+                    ),
+                )
                 self._pids[keeper.processes.start_child(process)] = place.rank
-            except OSError:
-                for fd, _ in pipes:
-                    os.close(fd)
-                raise
-            finally:
-                for _, theirs in pipes:
-                    os.close(theirs)
-                if piped is not None:
-                    os.close(piped)
-            for stream, (fd, _) in enumerate(pipes, 1):
-                os.set_blocking(fd, False)
-                self._pipes[fd] = (place.rank, stream)
-                keeper.watch(fd, lambda _mask, fd=fd: self._readable(fd))  # type: ignore[misc]
 
     # -- output --------------------------------------------------------------------------------
+
+    def _pipe(self, rank: int, stream: int, theirs: contextlib.ExitStack) -> int:
+        """Make the pipe of a rank's stream; return its end, which `theirs` closes here."""
+        fd, end = os.pipe2(os.O_CLOEXEC)
+        theirs.callback(os.close, end)
+        os.set_blocking(fd, False)
+        self._pipes[fd] = (rank, stream)
+        self._keeper.watch(fd, lambda _mask: self._readable(fd))
+        return end
 
     def _readable(self, fd: int) -> None:
         try:

@@ -299,7 +299,7 @@ class Call:
         self._abandoned = False
         self._done = False
         self._input_sent, self._input_told = 0, 0  # bytes: from the caller, and taken by all ranks
-        self._input_taken: dict[str, int] = {}  # bytes, by node with ranks that read
+        self._input_taken: dict[str, int] = {}  # bytes, by node with readers and live ranks
         self.ranks = LocalRanks(
             keeper,
             on_output=self._output,
@@ -453,9 +453,7 @@ class Call:
 
     def _tell_taken(self) -> None:
         """Tell the caller what all ranks that read and have not ended have taken."""
-        live = {self._node_of[rank] for rank in self._left}
-        counts = [count for node, count in self._input_taken.items() if node in live]
-        taken = min(counts, default=self._input_sent)
+        taken = min(self._input_taken.values(), default=self._input_sent)
         if taken > self._input_told:
             self._input_told = taken
             self._send(words.InputTaken(bytes=taken))
@@ -468,11 +466,14 @@ class Call:
     def _exited(self, rank: int, code: int, number: int, used: Used = NOTHING) -> None:
         if rank not in self._left:
             return
-        if self._node_of[rank] != self._keeper.spec.node:
+        node = self._node_of[rank]
+        if node != self._keeper.spec.node:
             self._used_elsewhere += used
         self._left.discard(rank)
-        self._send(words.Exited(rank=rank, code=code, signal=number, node=self._node_of[rank]))
-        self._tell_taken()
+        self._send(words.Exited(rank=rank, code=code, signal=number, node=node))
+        if node in self._input_taken and all(self._node_of[each] != node for each in self._left):
+            del self._input_taken[node]
+            self._tell_taken()
         self._ended_at = clock.wall()
         if (code or number) and not any(self._first_failure):
             self._first_failure = (code, number)
