@@ -56,7 +56,7 @@ class Caller:
 
     async def submit(self, *jobs: c.JobRequest, request_id: str = "", **more: Any) -> list[int]:
         asked = c.SubmitRequest(request_id=request_id, jobs=jobs or [job()], **more)
-        reply = await self.control.Submit(asked, timeout=20)
+        reply = await self.control.Submit(asked, timeout=60)
         return [each.job for each in reply.jobs]
 
     async def show(self, number: int) -> Any:

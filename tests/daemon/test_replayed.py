@@ -138,7 +138,7 @@ def test_an_exported_history_says_what_its_jobs_asked_for(tmp_path: Path) -> Non
         )
         formula = ("--name", "=cmd|' /C calc'!A0")
         started = await submit("--gpus", "1", "--open-ended", "-d", f"after:{first}", *formula)
-        whole = await submit("-a", "0-1%1", "--gpus", "1", "--exclusive", "--begin", "now+1")
+        whole = await submit("-a", "0-1%1", "--gpus", "1", "--exclusive", "--begin", "now+3")
         for number in (first, second, started, whole, whole + 1):
             await run(number)
         code, _, err = await dlsched(running, "history", "--all", "--export", str(file))
@@ -155,7 +155,7 @@ def test_an_exported_history_says_what_its_jobs_asked_for(tmp_path: Path) -> Non
         assert rows[str(started)]["name"] == "'=cmd|' /C calc'!A0"  # no formula for a spreadsheet
         for element in (rows[f"{whole}_0"], rows[f"{whole}_1"]):
             assert (element["array"], element["array_limit"]) == (str(whole), "1")
-            assert (element["exclusive"], 0 < float(element["begin"]) < 3) == ("yes", True)
+            assert (element["exclusive"], 0 < float(element["begin"]) <= 3) == ("yes", True)
 
         words = ("--cluster", "1x4", "--policy", "fifo", "--clock", "events")
         url = running.daemon.settings.daemon.database
