@@ -200,8 +200,11 @@ def writing(engine: Engine) -> Iterator[Connection]:
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
     """One short read transaction, which sees one state."""
-    with translated(engine), engine.connect() as connection, connection.begin():
-        yield connection
+    with translated(engine), engine.connect() as connection:
+        if connection.dialect.name == "postgresql":  # else each statement sees a newer state
+            connection.execution_options(isolation_level="REPEATABLE READ")
+        with connection.begin():
+            yield connection
 
 
 class Conflict(StoreUnavailable):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import inspect, select, text
+from sqlalchemy import func, inspect, select, text
 
 from dlsched.core.errors import InvariantBroken
 from dlsched.db import schema
@@ -20,6 +20,7 @@ from dlsched.db.contents import (
     program_of,
     seal_of,
 )
+from dlsched.db.engine import reading
 from dlsched.db.reading.filters import ArrayElements, Filter
 from dlsched.db.reading.queries import StoredJob
 from dlsched.db.records import (
@@ -377,8 +378,19 @@ def test_usage_by_virtual_cluster_and_by_user(store: Store, persist: Term) -> No
     persist(assign(1, ("n1", (0,))), assign(2, ("n1", (1,))))
     persist(ended(1, "n1", ran_s=5.0), at=100.0)
     persist(ended(2, "n1", ran_s=7.0), at=200.0)
-    assert [(u.name, u.gpu_s, u.jobs) for u in store.usage()] == [("x", 5.0, 1), ("y", 7.0, 1)]
-    assert [u.name for u in store.usage(by="user", since=150.0)] == ["bob"]
+    assert [(u.name, u.gpu_s, u.jobs) for u in store.usage()[0]] == [("x", 5.0, 1), ("y", 7.0, 1)]
+    assert [u.name for u in store.usage(by="user", since=150.0)[0]] == ["bob"]
+
+
+def test_a_read_sees_one_state(store: Store, persist: Term) -> None:
+    persist(submit(1))
+    count = select(func.count()).select_from(schema.jobs)
+    with reading(store.engine) as connection:
+        assert connection.execute(count).scalar() == 1
+        persist(submit(2))
+        assert connection.execute(count).scalar() == 1
+    with reading(store.engine) as connection:
+        assert connection.execute(count).scalar() == 2
 
 
 # -- looking up -----------------------------------------------------------------------------------

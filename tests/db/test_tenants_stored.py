@@ -25,8 +25,8 @@ from dlsched.db.tenants import (
     key_of,
 )
 from dlsched.protocol.ledger import Attach
-from dlsched.protocol.messages import Epoch
-from tests.db.ledgers import assign, ended, node, submit
+from dlsched.protocol.messages import Epoch, RunId
+from tests.db.ledgers import assign, ended, key, node, submit
 
 
 def persist(store: Store, epoch: Epoch, number: int, *rows: object) -> None:
@@ -136,13 +136,17 @@ def test_use_by_account_counts_from_a_moment_on(store: Store, epoch: Epoch) -> N
     store.persist(epoch, 3, [assign(2, ("n1", (2,)))], 180.0)
     store.persist(epoch, 4, [ended(1, "n1", ran_s=100.0)], 200.0)
     store.persist(epoch, 5, [ended(2, "n1", ran_s=20.0)], 200.0)
-    whole = {each.name: each.gpu_s for each in store.usage(by="account")}
+    whole = {each.name: each.gpu_s for each in store.usage(by="account")[0]}
     assert whole["lab"] == 10 * whole["b"] > 0
-    half = {each.name: each.gpu_s for each in store.usage(by="account", since=150.0)}
+    half = {each.name: each.gpu_s for each in store.usage(by="account", since=150.0)[0]}
     assert half == {"lab": whole["lab"] / 2, "b": whole["b"]}
-    assert store.usage(by="vc", since=201.0) == []
+    assert store.usage(by="vc", since=201.0, live=[key(1).run_id, RunId("other")]) == (
+        [],
+        frozenset({key(1).run_id}),
+    )
     spent = sorted(store.run_usage(150.0), key=lambda each: each.account)
     assert spent[1] == RunUsage(
-        user="ann", account="lab", vc="x", began_at=100.0, ended_at=200.0, gpu_s=whole["lab"]
-    )
+        run_id=key(1).run_id, user="ann", account="lab", vc="x", began_at=100.0, ended_at=200.0,
+        gpu_s=whole["lab"],
+    )  # fmt: skip
     assert [each.account for each in spent] == ["b", "lab"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,6 +32,7 @@ from dlsched.db.records import Event, PolicySet, PolicyState, TenantsConfigured
 from dlsched.db.tenants import FILE, TenantKey, Vc, key_of
 from dlsched.protocol import leader
 from dlsched.protocol.ledger import JobStatus
+from dlsched.protocol.messages import RunId
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.v1 import control_pb2
 from dlsched.system.clock import boottime, wall
@@ -128,34 +130,14 @@ class ClusterAdmin:
     async def usage(
         self, request: control_pb2.UsageRequest, caller: Identity
     ) -> control_pb2.UsageReply:
-        """GPU time by user or VC (ended runs from the store, live ones from memory); or shares."""
-        cluster, driver = self.cluster, self.cluster.driver
+        """GPU time by user or VC, or shares."""
+        cluster = self.cluster
         if request.shares:
             reply = control_pb2.UsageReply()
             put_shares(cluster, caller, reply)
             return reply
         since = request.since if request.HasField("since") else None
-        by = "user" if request.by_user else "vc"
-        past = await driver.read(partial(driver.store.usage, by=by, since=since))
-        found = {
-            each.name: control_pb2.UsageView(name=each.name, gpu_s=each.gpu_s) for each in past
-        }
-        async for row in in_turns(driver.committed.jobs.values()):
-            if row.status.is_terminal:
-                continue
-            name = row.request.user if request.by_user else driver.table.field(row, "vc") or ""
-            view = found.setdefault(name, control_pb2.UsageView(name=name))
-            if row.status is JobStatus.PENDING:
-                view.pending += 1
-                continue
-            run = driver.committed.live_run(row.job)
-            gpus = driver.committed.gpus_of(run)
-            view.gpu_parts_now += gpus
-            view.gpus_now = math.ceil(view.gpu_parts_now)
-            started = driver.table.of(row.job).started_at
-            if started is not None:
-                begin = started if since is None else max(started, since)
-                view.gpu_s += gpus * max(0.0, cluster.now - begin)
+        found = await self._used(request.by_user, since)
         if not request.by_user:
             for name, vc in cluster.tenants.vcs().items():
                 if vc.gpus is not None:
@@ -164,6 +146,45 @@ class ClusterAdmin:
         elif not caller.is_operator:
             found = {name: view for name, view in found.items() if name == caller.name}
         return control_pb2.UsageReply(usage=[found[name] for name in sorted(found)])
+
+    async def _used(self, by_user: bool, since: float | None) -> dict[str, control_pb2.UsageView]:
+        """GPU time by user or VC: ended runs from the store, live ones from memory.
+
+        The live runs are looked at first; those that have ended when the store is read count there.
+        """
+        driver, now = self.cluster.driver, self.cluster.now
+        ledger, table = driver.committed, driver.table
+        waiting: Counter[str] = Counter()
+        live: dict[RunId, control_pb2.UsageView] = {}
+        async for row in in_turns(ledger.jobs.values()):
+            if row.status.is_terminal:
+                continue
+            name = row.request.user if by_user else table.field(row, "vc") or ""
+            run = ledger.live_run(row.job)
+            if row.status is JobStatus.PENDING:
+                waiting[name] += 1
+            elif run is not None:
+                gpus, facts = ledger.gpus_of(run), table.facts.get(row.job)
+                mine = control_pb2.UsageView(name=name, gpu_parts_now=gpus)
+                if facts is not None and facts.started_at is not None:
+                    mine.gpu_s = gpus * max(0.0, now - max(facts.started_at, since or 0.0))
+                live[run.key.run_id] = mine
+        by = "user" if by_user else "vc"
+        past, over = await driver.read(
+            partial(driver.store.usage, by=by, since=since, live=list(live))
+        )
+        found = {
+            each.name: control_pb2.UsageView(name=each.name, gpu_s=each.gpu_s) for each in past
+        }
+        for name, count in waiting.items():
+            found.setdefault(name, control_pb2.UsageView(name=name)).pending = count
+        for run_id, mine in live.items():
+            view = found.setdefault(mine.name, control_pb2.UsageView(name=mine.name))
+            if run_id not in over:
+                view.gpu_s += mine.gpu_s
+                view.gpu_parts_now += mine.gpu_parts_now
+                view.gpus_now = math.ceil(view.gpu_parts_now)
+        return found
 
     async def calibration(
         self, request: control_pb2.CalibrationRequest

@@ -91,8 +91,10 @@ class GpuHours(LedgerFollower):
         if quotas:
             longest = max(q.window_s or 0.0 for q in quotas.values())
             store = cluster.driver.store
+            live = [each async for each in in_turns(self._live(now))]
             ended = await cluster.driver.read(partial(store.run_usage, now - longest))
-            spent = chain(ended, self._live(now))
+            over = {each.run_id for each in ended}  # some may have ended meanwhile
+            spent = chain(ended, (each for each in live if each.run_id not in over))
         hours: defaultdict[Holder, float] = defaultdict(float)
         async for each in in_turns(spent):
             for holder in limits.holders_of(each.user, each.account, each.vc):
@@ -117,6 +119,7 @@ class GpuHours(LedgerFollower):
             gpus = sum(len(member.gpus) for member in run.members.values())
             gpus_on_each = gpus / max(len(run.members), 1)  # `held_by` has a run once for each node
             yield RunUsage(
+                run_id=run_id,
                 user=row.request.user,
                 account=table.field(row, "account") or "",
                 vc=table.field(row, "vc") or "",

@@ -127,8 +127,9 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunUsage:
-    """GPU time of one ended run, and its user, account and virtual cluster."""
+    """GPU time of one run, and its user, account and virtual cluster."""
 
+    run_id: RunId
     user: str
     account: str
     vc: str
@@ -399,8 +400,16 @@ class Reads:
         """The first predictions and the true starts of jobs that started since a moment."""
         return self._read(lambda c: predicted_starts(c, since, most))
 
-    def usage(self, *, by: str = "vc", since: float | None = None) -> list[Usage]:
-        """GPU time of ended runs, by vc, account or user; None: since the beginning."""
+    def usage(
+        self, *, by: str = "vc", since: float | None = None, live: Iterable[RunId] = ()
+    ) -> tuple[list[Usage], frozenset[RunId]]:
+        """GPU time of ended runs, and which of some runs have ended at this moment.
+
+        Args:
+            by: vc, account or user.
+            since: seconds since the epoch; None: since the beginning.
+            live: runs that may have ended meanwhile.
+        """
         jobs, runs = schema.jobs.c, schema.runs.c
         name = {"vc": jobs.vc, "account": jobs.account, "user": jobs.user_name}[by]
         used: ColumnElement[float] = runs.gpu_s
@@ -414,25 +423,27 @@ class Reads:
             .group_by(name)
             .order_by(name)
         )
-        return self._read(
-            lambda c: [Usage(name=n, gpu_s=g or 0.0, jobs=k) for n, g, k in c.execute(query)]
-        )
+
+        def whole(connection: Connection) -> tuple[list[Usage], frozenset[RunId]]:
+            found = connection.execute(query)
+            ended = select(runs.run_id).where(runs.ended_at.is_not(None))
+            over = frozenset(row["run_id"] for row in rows_in(connection, ended, runs.run_id, live))
+            return [Usage(name=n, gpu_s=g or 0.0, jobs=k) for n, g, k in found], over
+
+        return self._read(whole)
 
     def run_usage(self, since: float) -> list[RunUsage]:
         """The GPU time of each run that has ended since a moment."""
         jobs, runs = schema.jobs.c, schema.runs.c
-        columns = (jobs.user_name, jobs.account, jobs.vc, runs.assigned_at, runs.ended_at)
         query = (
-            select(*columns, runs.gpu_s)
+            select(
+                runs.run_id, jobs.user_name.label("user"), jobs.account, jobs.vc,
+                runs.assigned_at.label("began_at"), runs.ended_at, runs.gpu_s,
+            )
             .join_from(schema.runs, schema.jobs, runs.job == jobs.job)
             .where(runs.ended_at >= since, runs.gpu_s > 0)
-        )
-        return self._read(
-            lambda c: [
-                RunUsage(user=user, account=account, vc=vc, began_at=a, ended_at=b, gpu_s=gpu_s)
-                for user, account, vc, a, b, gpu_s in c.execute(query)
-            ]
-        )
+        )  # fmt: skip
+        return self._read(lambda c: [RunUsage(**row) for row in c.execute(query).mappings()])
 
     # -- single things ----------------------------------------------------------------------------
 
