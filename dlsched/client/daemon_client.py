@@ -626,6 +626,7 @@ class Client:
         fresh: bool = False,
         wait: bool = False,
         told: Told,
+        passes_interrupt: bool = True,
     ) -> Attachment:
         """Prepare an attachment of this program's terminal, or streams, to a process in a job.
 
@@ -636,11 +637,19 @@ class Client:
             fresh: a new shell, even if there is one to come back to.
             wait: for the start of the job.
             told: is told what happens.
+            passes_interrupt: without a terminal, SIGINT goes to the process; else to the caller.
         """
         from dlsched.client.attaching.attachment import Attachment  # noqa: PLC0415
 
         return Attachment(
-            self._connection, job, argv=argv, node=node, fresh=fresh, wait=wait, told=told
+            self._connection,
+            job,
+            argv=argv,
+            node=node,
+            fresh=fresh,
+            wait=wait,
+            told=told,
+            passes_interrupt=passes_interrupt,
         )
 
     def forwarding(self, job: int, port: int, *, node: str = "") -> Forwarding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,8 @@ class Words:
         granted: once it runs.
         over: at the end.
         revoked: at the end, when the job was stopped.
+        cancels: the job when the program leaves it: by Ctrl-C, where no terminal passes it on, or
+            because nothing reads its output any more.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Words:
     granted: Sequence[str] = ()
     over: Sequence[str] = ()
     revoked: Sequence[str] = ()
+    cancels: bool = False
 
 
 OURS = Words(
@@ -58,6 +61,7 @@ SALLOC = Words(
 SRUN = Words(
     name="srun",
     waits=("job {job} queued and waiting for resources",),
+    cancels=True,
 )
 
 
@@ -82,7 +86,12 @@ class _Spoken:
 
 
 def run_interactive(
-    cluster: Client, wanted: Submission, words: Words, *, needs_terminal: bool = True
+    cluster: Client,
+    wanted: Submission,
+    words: Words,
+    *,
+    needs_terminal: bool = True,
+    submitted: Callable[[int], object] = lambda _job: None,
 ) -> int:
     """Submit a job, attach this program's terminal to it, and return the exit code of its command.
 
@@ -92,6 +101,7 @@ def run_interactive(
         words: what is said of it.
         needs_terminal: without a terminal it is refused; else the command gets this program's
             streams through pipes.
+        submitted: is told the job once it has an id.
 
     Raises:
         DlschedError: this program has no terminal and needs one, or the job is refused.
@@ -117,21 +127,25 @@ def run_interactive(
     chosen = filter_of([JobName(job=job)])
     spoken = _Spoken(words, job)
     spoken.say("submitted")
+    submitted(job)
     telling = replace(
         told(words.name),
         waits=lambda _status: spoken.say("waits"),
         attached=lambda node: spoken.say("granted", node, fold(cluster.show(chosen)[0].job.nodes)),
     )
     try:
-        end = cluster.attachment(job, wait=True, told=telling).run()
+        end = cluster.attachment(
+            job, wait=True, told=telling, passes_interrupt=not words.cancels
+        ).run()
     except RequestRefused as error:  # cancelled before its start, perhaps
         end = AttachEnded(why=str(error))
     except BaseException as error:
-        if "granted" not in spoken.said:  # of no use any more
+        is_interrupt = isinstance(error, KeyboardInterrupt)
+        if "granted" not in spoken.said or words.cancels:
             done = cluster.act("cancel", chosen, reason="its client has left")
-            if isinstance(error, KeyboardInterrupt) and done.done:
+            if is_interrupt and done.done:
                 say(words.name, f"job {job} is cancelled")
-        if isinstance(error, KeyboardInterrupt):
+        if is_interrupt:
             return INTERRUPTED
         raise
     if end.detached or end.elsewhere:

@@ -1,107 +1,122 @@
 """`srun` on a login node: a command as a job of its own, whose output and errors come here.
 
-The job writes to two files of its folder that go when it has ended. Ctrl-C cancels the job.
+The job writes to two files of its folder that go when it has ended. Ctrl-C cancels the job. Where
+this program has an input, the job is interactive: its input and output go through this program.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import stat
-import struct
 import sys
-import termios
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlsched.client.daemon_client import Client, filter_of
 from dlsched.client.errors import RequestRefused
 from dlsched.client.job_ids import JobName
+from dlsched.job import caller_input
 
 if TYPE_CHECKING:
     from dlsched.client.job_records import Job
+    from dlsched.client.submission.request import Submission
 
 _FILES = {1: ".srun-%j.out", 2: ".srun-%j.err"}
 _QUEUED_S = 2.0  # so long nothing is said of a job that waits
 _INTERRUPTED = 130
-_UNREAD = (
-    "srun: the tasks of a job of its own read no input; they read it with: "
-    "salloc [OPTION]... srun COMMAND"
-)
 
 
-def run_as_job(layer: Mapping[str, str], step: Sequence[str], argv: Sequence[str]) -> int:
+def run_as_job(
+    layer: Mapping[str, str], step: Sequence[str], argv: Sequence[str], reads: str
+) -> int:
     """Run a command as a job; return its exit code.
 
     Args:
         layer: the options of the job by key; files for the output are those of its tasks.
         step: options of the tasks, as words.
         argv: the command.
+        reads: which tasks read the standard input of this program, as `srun --input` says it.
 
     Raises:
         DlschedError: the job is refused.
     """
     from dlsched.cli.jobs.submit import one_job  # noqa: PLC0415
-    from dlsched.cli.jobs.submitted import print_warnings  # noqa: PLC0415
 
     files = [f"--{key}={layer[key]}" for key in ("output", "error") if key in layer]
     rest = {key: text for key, text in layer.items() if key not in ("output", "error")}
     rest.setdefault("name", os.path.basename(argv[0]))
-    found = one_job(["srun", *step, *files, *argv], rest, is_command=True)
+    words = ["srun", *step, *files, f"--input={reads}", *argv]
+    found = one_job(words, rest, is_command=True)
     found.request.output, found.request.error = _FILES[1], _FILES[2]
     for note in found.notes:
         print(f"srun: {note}", file=sys.stderr)
+    is_read = (reads == "all" or reads.isdigit()) and caller_input.find() is not None
+    run = _run_with_input if is_read else _run_without_input
     with Client() as cluster:
-        reply = cluster.submit_all([found])
-        print_warnings(reply, "srun")
-        if _has_input():
-            print(_UNREAD, file=sys.stderr)
-        job = reply.jobs[0].job
-        try:
-            return _followed(cluster, job)
-        except KeyboardInterrupt:
-            cluster.act("cancel", filter_of([JobName(job=job)]))
-            print(f"srun: job {job} is cancelled", file=sys.stderr)
-            return _INTERRUPTED
-        finally:
-            for pattern in _FILES.values():
-                path = os.path.join(
-                    found.request.working_directory, pattern.replace("%j", str(job))
-                )
-                with contextlib.suppress(OSError):
-                    os.unlink(path)
+        return run(cluster, found)
 
 
-def _has_input() -> bool:
-    """Whether the standard input is a file or a pipe in which something is to be read."""
+def _run_with_input(cluster: Client, wanted: Submission) -> int:
+    """Run a job whose input and output go through this program, and its errors through a file."""
+    from dlsched.cli.jobs.interactive import SRUN, run_interactive  # noqa: PLC0415
+
+    jobs: list[int] = []
+    with contextlib.ExitStack() as meanwhile:
+
+        def submitted(job: int) -> None:
+            jobs.append(job)
+            meanwhile.callback(_remove_files, wanted, job)
+            meanwhile.enter_context(_told_of(job))
+
+        words = replace(SRUN, waits=())
+        code = run_interactive(cluster, wanted, words, needs_terminal=False, submitted=submitted)
+        _say_how(cluster.wait_for(jobs[0]))
+    return code
+
+
+def _run_without_input(cluster: Client, wanted: Submission) -> int:
+    """Run a job whose output and errors go through files."""
+    from dlsched.cli.jobs.submitted import print_warnings  # noqa: PLC0415
+
+    reply = cluster.submit_all([wanted])
+    print_warnings(reply, "srun")
+    job = reply.jobs[0].job
     try:
-        found = os.fstat(0)
-        if stat.S_ISREG(found.st_mode):
-            return os.lseek(0, 0, os.SEEK_CUR) < found.st_size
-        waiting = struct.pack("i", 0)
-        if stat.S_ISFIFO(found.st_mode):
-            waiting = fcntl.ioctl(0, termios.FIONREAD, waiting)
-        return waiting != bytes(len(waiting))
-    except OSError:  # it is closed
-        return False
+        with _told_of(job):
+            _print(cluster, job, 1)
+            ended = cluster.wait_for(job)
+    except KeyboardInterrupt:
+        cluster.act("cancel", filter_of([JobName(job=job)]))
+        print(f"srun: job {job} is cancelled", file=sys.stderr)
+        return _INTERRUPTED
+    finally:
+        _remove_files(wanted, job)
+    _say_how(ended)
+    return ended.exit_status
 
 
-def _followed(cluster: Client, job: int) -> int:
-    """Print what a job writes until it has ended; return its exit code."""
+def _remove_files(wanted: Submission, job: int) -> None:
+    for pattern in _FILES.values():
+        name = pattern.replace("%j", str(job))
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(wanted.request.working_directory, name))
+
+
+@contextlib.contextmanager
+def _told_of(job: int) -> Iterator[None]:
+    """Say if a job waits for long, and print its errors, to their end if nothing is raised."""
     queued = threading.Timer(_QUEUED_S, _say_queued, [job])
     queued.daemon = True
     errors = threading.Thread(target=_print_errors, args=[job], daemon=True)
     queued.start()
     errors.start()
-    _print(cluster, job, 1)
-    ended = cluster.wait_for(job)
-    queued.cancel()
+    try:
+        yield
+    finally:
+        queued.cancel()
     errors.join()
-    if ended.state not in ("COMPLETED", "FAILED") or ended.reason:
-        print(f"srun: error: job {job}: {_how(ended)}", file=sys.stderr)
-    return ended.exit_status
 
 
 def _print(cluster: Client, job: int, stream: int) -> None:
@@ -123,6 +138,9 @@ def _say_queued(job: int) -> None:
             print(f"srun: job {job} queued and waiting for resources", file=sys.stderr)
 
 
-def _how(ended: Job) -> str:
-    by = f" by {ended.cancelled_by}" if ended.cancelled_by else ""
-    return f"{ended.state}{by}" + (f" ({ended.reason})" if ended.reason else "")
+def _say_how(ended: Job) -> None:
+    """Say how a job ended that did not end by itself."""
+    if ended.state not in ("COMPLETED", "FAILED") or ended.reason:
+        by = f" by {ended.cancelled_by}" if ended.cancelled_by else ""
+        why = f" ({ended.reason})" if ended.reason else ""
+        print(f"srun: error: job {ended.job_id}: {ended.state}{by}{why}", file=sys.stderr)

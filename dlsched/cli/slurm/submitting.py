@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from dlsched.rpc.v1.control_pb2 import SubmitReply
 
 _OWN = {"--wrap": True, "--test-only": False, "--ignore-unknown-directives": False, "--pty": False}
-_OF_RUNNING = {"--jobid": True, "--overlap": False}  # of srun: a command inside a running job
+_OF_SRUN = {
+    "--jobid": True,  # a command inside a running job
+    "--overlap": False,
+    "--input": True,
+    "-i": True,
+}
 _OF_STEPS = {"-l", "--label", "-K", "--kill-on-bad-exit", "-u", "--unbuffered"}
 _PURPOSES = {
     "sbatch": "Submit a script; #SBATCH lines may hold the same options.",
@@ -29,7 +34,10 @@ _OWN_HELP = {
         "--wrap": "Run this line by the shell, in place of a script.",
         "--test-only": "Say when the job would start, and submit nothing.",
     },
-    "srun": {"--pty": "With a terminal."},
+    "srun": {
+        "--pty": "With a terminal.",
+        "-i --input": "What tasks read: all (the default), none, a task, a file.",
+    },
     "salloc": {},
 }
 _VARIABLES = {"TIMELIMIT": "time", "JOB_NAME": "name", "ARRAY_INX": "array"}
@@ -89,7 +97,7 @@ def srun(words: Sequence[str]) -> int:
     from dlsched.cli.slurm.srun_job import run_as_job  # noqa: PLC0415  # gRPC comes with it
 
     step = [word for word in words[: len(words) - len(rest)] if word.split("=")[0] in _OF_STEPS]
-    return run_as_job(layer, step, rest)
+    return run_as_job(layer, step, rest, own.get("--input") or own.get("-i") or "all")
 
 
 def _inside(job: str, layer: Mapping[str, str], command: Sequence[str]) -> NoReturn:
@@ -139,7 +147,7 @@ def _read(name: str, words: Sequence[str]) -> tuple[dict[str, str], dict[str, st
     layer: dict[str, str] = {}
     own: dict[str, str] = {}
     idle: dict[str, None] = {}
-    known = {**_OWN, **(_OF_RUNNING if name == "srun" else {})}
+    known = {**_OWN, **(_OF_SRUN if name == "srun" else {})}
     todo = list(words)
     while todo and todo[0].startswith("-") and todo[0] not in ("-", "--"):
         word, equals, value = todo[0].partition("=")
@@ -172,10 +180,11 @@ def _show_help(name: str) -> NoReturn:
     what = "[SCRIPT [ARGUMENT]...]" if name == "sbatch" else "[COMMAND [ARGUMENT]...]"
     page = Arguments(name, _PURPOSES[name])
     page.usage = f"{name} [OPTION]... {what}"
-    for word, help_ in _OWN_HELP[name].items():
-        page.option(word, flag=not _OWN.get(word), help=help_)
+    own = {tuple(words.split()): help_ for words, help_ in _OWN_HELP[name].items()}
+    for words, help_ in own.items():
+        page.option(*words, flag=not {**_OWN, **_OF_SRUN}[words[0]], help=help_)
     for each in OPTIONS:
-        if each.slurm:
+        if each.slurm and each.words not in own:
             page.option(*each.words, flag=each.kind == "flag", help=each.help.replace("%", "%%"))
     page.print_help()
     raise SystemExit(0)

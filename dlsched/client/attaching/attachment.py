@@ -83,6 +83,7 @@ class Attachment:
         fresh: bool = False,
         wait: bool = False,
         told: Told,
+        passes_interrupt: bool = True,
         streams: tuple[int, int] = (0, 1),
     ) -> None:
         """Prepare; `run` attaches.
@@ -95,11 +96,13 @@ class Attachment:
             fresh: a new shell, even if there is one to come back to.
             wait: for the start of the job.
             told: is told what happens.
+            passes_interrupt: without a terminal, SIGINT goes to the process; else to the caller.
             streams: where input is read from and output is written to.
         """
         self._connection, self._told = connection, told
         self._input, self._output = streams
         self.has_terminal = is_terminal(*streams)
+        self._passed_on = set(_PASSED_ON) - (set() if passes_interrupt else {signal.SIGINT})
         self._target = wire.AttachTarget(
             job=job,
             node=node,
@@ -302,7 +305,7 @@ class Attachment:
             with contextlib.suppress(OSError):
                 os.write(self._wake, b".")
 
-        numbers = (signal.SIGWINCH, *_LEAVE) if self.has_terminal else _PASSED_ON
+        numbers = (signal.SIGWINCH, *_LEAVE) if self.has_terminal else self._passed_on
         for number in numbers:
             self._stack.callback(signal.signal, number, signal.signal(number, caught))
 

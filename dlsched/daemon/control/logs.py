@@ -28,7 +28,8 @@ async def logs(
         DlschedError: when there is none, or its node does not answer.
     """
     job, run = await _run(cluster, request, caller)
-    if cluster.driver.table.spec(job).body.terminal:
+    body = cluster.driver.table.spec(job).body
+    if body.terminal and not (request.error and body.error):
         raise NotPossible(f"job {job.job} is interactive: its client has its output, no file")
     node, rank = _place(job, run, request)
     stub = cluster.agents.stub(node)

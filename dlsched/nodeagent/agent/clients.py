@@ -52,10 +52,7 @@ class Clients:
         """
         run_id = await self._run(target)
         with self._counted(run_id):
-            try:
-                reader, writer = await _connected(self.keepers.shells_socket(run_id))
-            except OSError:
-                raise Unavailable(f"node {self.node}: the run cannot be reached now") from None
+            reader, writer = await self._keeper(run_id)
             writer.write(frame(frames.OPEN, _wanted(target)))
             async with _passed_on(inputs, writer, _to_keeper):
                 ended = False
@@ -118,6 +115,26 @@ class Clients:
             raise NotAllowed(f"node {self.node}: the run is not of user {target.user}")
         return run_id
 
+    async def _keeper(self, run_id: RunId) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to a run's keeper; one that begins is waited for.
+
+        Raises:
+            Unavailable: it does not take the connection.
+        """
+        until = clock.boottime() + _CONNECT_S
+        while True:
+            line = socket.socket(socket.AF_UNIX)
+            line.setblocking(False)
+            try:
+                line.connect(self.keepers.shells_socket(run_id))
+            except OSError:  # also when many connect at once; asyncio would take it for connected
+                line.close()
+                if clock.boottime() >= until or self.running(run_id) is None:
+                    raise Unavailable(f"node {self.node}: the run cannot be reached now") from None
+                await asyncio.sleep(_LOOK_S)
+            else:
+                return await asyncio.open_unix_connection(sock=line)
+
     @contextlib.contextmanager
     def _counted(self, run_id: RunId) -> Iterator[None]:
         if self._count[run_id] >= CLIENTS_OF_RUN or self._count.total() >= CLIENTS:
@@ -130,30 +147,6 @@ class Clients:
             yield
         finally:
             self._count[run_id] -= 1
-
-
-async def _connected(path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to a keeper's socket.
-
-    Raises:
-        OSError: it does not take the connection for a while.
-    """
-    until = clock.boottime() + _CONNECT_S
-    while True:
-        line = socket.socket(socket.AF_UNIX)
-        line.setblocking(False)
-        try:
-            line.connect(path)
-        except BlockingIOError:  # many connect at once; asyncio would take it for connected
-            line.close()
-            if clock.boottime() >= until:
-                raise
-            await asyncio.sleep(_LOOK_S)
-        except OSError:
-            line.close()
-            raise
-        else:
-            return await asyncio.open_unix_connection(sock=line)
 
 
 def _wanted(target: wire.AttachTarget) -> bytes:

@@ -198,10 +198,11 @@ class Shells:
             shell.resize(rows, columns)
             shell.give_to(self._keeper.spec.launch.uid)
             their_input, their_output = shell.streams
+            has_error_file = process.error not in ("", process.output) and not shell.has_terminal
             connected = child_process.replace(
                 process,
                 input=their_input,
-                streams=(their_output, their_output),
+                streams=(their_output, None if has_error_file else their_output),
                 terminal=shell.has_terminal,
             )
             pid = self._keeper.processes.start_child(connected)

@@ -119,6 +119,9 @@ def test_salloc_runs_a_command_without_a_terminal(login: LoginNode) -> None:
     assert done.stderr.endswith(f"salloc: Relinquishing job allocation {job[1]}\n")
     assert login.cluster.until(int(job[1]), "FAILED").exit_code == 3
     assert login.run("salloc --gpus=1 true").returncode == 0
+    done = login.run("salloc --gpus=1 -e errors.txt sh -c 'echo out; echo told >&2'")
+    assert (done.returncode, done.stdout) == (0, "out\n")
+    assert (login.home / "errors.txt").read_text() == "told\n"
     long = login.run("salloc --gpus=1 head -c 3000000 /dev/zero | wc -c")
     assert long.stdout.strip() == "3000000"
     done = login.run("salloc --gpus=1")

@@ -248,13 +248,6 @@ def test_srun_on_a_login_node_runs_a_job_and_shows_its_output(login: LoginNode) 
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["rank 0 of 2", "rank 1 of 2"]  # and nothing else
     assert not list(login.home.glob("*srun*"))
-    (login.home / "unread.txt").write_text("a line\n")
-    unread = login.run("srun --gpus=1 cat < unread.txt")
-    assert (unread.returncode, unread.stdout) == (0, "")
-    assert "srun: the tasks of a job of its own read no input; they read it with: " in unread.stderr
-    assert login.typed("salloc --gpus=1 -n 2 srun -l cat < unread.txt | sort") == (
-        "0: a line\n1: a line\n"
-    )
     failed = login.run("srun --gpus=1 -o task.%t bash -c 'echo out; echo err >&2; exit 3'")
     assert (failed.returncode, failed.stdout) == (3, "")
     # two streams of one file, in any order
@@ -262,6 +255,41 @@ def test_srun_on_a_login_node_runs_a_job_and_shows_its_output(login: LoginNode) 
     unstarted = login.run("srun --gpus=1 -D /nowhere true")
     assert unstarted.returncode == 126
     assert "cannot enter working directory /nowhere" in unstarted.stderr
+
+
+def test_srun_on_a_login_node_passes_its_input_on(login: LoginNode) -> None:
+    (login.home / "given.txt").write_text("a line\n")
+    twice = "0: a line\n1: a line\n"
+    assert login.typed("salloc --gpus=1 -n 2 srun -l cat < given.txt | sort") == twice
+    assert login.typed("srun --gpus=1 -n 2 -l cat < given.txt | sort") == twice
+    run = "sh -c 'cat; echo told >&2; exit 3'"
+    done = login.run(f"echo hello | srun --gpus=1 -n 2 --kill-on-bad-exit=0 {run}")
+    assert (done.returncode, done.stdout) == (3, "hello\nhello\n")
+    assert done.stderr.count("told\n") == 2
+    assert login.typed("head -c 3000000 /dev/zero | srun --gpus=1 wc -c") == "3000000\n"
+    assert login.typed("srun --gpus=1 -n 2 -i 1 -l cat < given.txt") == "1: a line\n"
+    assert login.typed("srun --gpus=1 --input=none cat < given.txt") == ""
+    assert login.typed("srun --gpus=1 --input=given.txt cat") == "a line\n"
+    # an input that never ends, and one that ends early
+    assert login.typed("mkfifo endless; exec 3<>endless; srun --gpus=1 echo there <&3") == "there\n"
+    assert login.typed("yes | srun --gpus=1 head -n 1") == "y\n"
+    unstarted = login.run("echo | srun --gpus=1 -D /nowhere cat")
+    assert unstarted.returncode == 126
+    assert "cannot enter working directory /nowhere" in unstarted.stderr
+    assert not list(login.home.glob(".srun*"))
+
+
+def test_ctrl_c_cancels_an_srun_that_passes_its_input_on(login: LoginNode) -> None:
+    (login.home / "given.txt").write_text("a line\n")
+    run = """sh -c 'trap "" INT; cat; sleep 600'"""
+    with login.terminal(f"srun --gpus=1 -J stopped {run} <given.txt") as user:
+        user.expect(r"a line\r\n")
+        user.type("\x03")
+        job = int(user.expect(r"srun: job (\d+) is cancelled\r\n")[1])
+        user.expect(rf"srun: error: job {job}: CANCELLED by {ME}")
+        assert user.ends() == 130
+    assert login.cluster.job(job).state == "CANCELLED"
+    assert not list(login.home.glob(".srun*"))
 
 
 STEPS = """#!/bin/bash
