@@ -268,3 +268,16 @@ def test_a_node_that_reports_impossible_numbers_is_refused_without_harm(tmp_path
         assert number == 1
 
     play(tmp_path, scene)
+
+
+def test_a_job_with_gpus_of_several_types_keeps_them(tmp_path: Path) -> None:
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        types = "a100:2,v100:2"
+        asked = job(nodes=1, gpus_per_node=4, gpus_by_type=types, held=True, open_ended=True)
+        [number] = await caller.submit(asked)
+        for fields in ({"gpu_types": "v100"}, {"constraint": "v100"}):
+            [failed] = (await update(caller, number, **fields)).failed
+            assert failed.why == f"it has {types} on each node; the types cannot be changed"
+        assert not (await update(caller, number, priority="-7")).failed
+
+    play(tmp_path, scene)

@@ -320,6 +320,9 @@ def _lines(  # noqa: PLR0912  # one refusal a branch
         raise NotPossible(f"time limit: {limit:g} s is above partition {partition}'s, {most:g} s")
     if "gpus" in fields and spec.body.gang is not None:
         raise NotPossible("its GPUs are given by node; gpus cannot be changed")
+    if spec.body.gpus_by_type and fields.get("gpu_types"):
+        types = spec.body.gpus_by_type
+        raise NotPossible(f"it has {types} on each node; the types cannot be changed")
     body = spec.body
     for field in (
         "gpus",
