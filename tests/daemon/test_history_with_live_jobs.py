@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from dlsched.db.reading.queries import StoredJob
 from dlsched.rpc.v1 import control_pb2 as c
 
 from .cluster_of_tests import Caller, Running, job
 from .scripted_agent import ScriptedAgent
 from .test_daily import ends, play, reaches
+from .test_usage_with_live_jobs import Halt, one_ends_before_and_one_after
 
 EVERYTHING = c.HistoryRequest(filter=c.Filter(all_users=True), live_too=True)
 
@@ -25,34 +23,26 @@ async def listed(caller: Caller, asked: c.HistoryRequest) -> list[tuple[int, str
     ]
 
 
-def test_a_job_that_ends_while_the_store_is_read_is_in_the_list(
+def test_a_job_that_ends_while_the_store_is_read_is_in_the_list_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
-        first, second, third = await caller.submit(*(job("train", gpus=1) for _ in range(3)))
-        for number in (first, second, third):
+        ids = await caller.submit(*(job("train", gpus=1) for _ in range(4)))
+        for number in ids:
             await reaches(caller, number, "RUNNING")
+        first, second, third, fourth = ids
         await ends(agent, first)
         await reaches(caller, first, "COMPLETED")
 
-        store, read, go_on = running.daemon.driver.store, threading.Event(), threading.Event()
-        history = store.history
-
-        def held(*args: Any, **named: Any) -> list[StoredJob]:
-            found = history(*args, **named)
-            read.set()
-            go_on.wait()
-            return found
-
-        monkeypatch.setattr(store, "history", held)
+        store = running.daemon.driver.store
+        halt = Halt(store.history)
+        monkeypatch.setattr(store, "history", halt)
         asking = asyncio.create_task(listed(caller, EVERYTHING))
-        await asyncio.to_thread(read.wait)
-        await ends(agent, second)
-        await reaches(caller, second, "COMPLETED")
-        go_on.set()
-        assert await asking == [(first, "COMPLETED"), (third, "RUNNING"), (second, "COMPLETED")]
+        await one_ends_before_and_one_after(halt, caller, agent, second, third)
+        over = "COMPLETED"
+        assert await asking == [(first, over), (second, over), (fourth, "RUNNING"), (third, over)]
 
         running_ones = c.HistoryRequest(filter=c.Filter(states=["RUNNING"]), live_too=True)
-        assert await listed(caller, running_ones) == [(third, "RUNNING")]
+        assert await listed(caller, running_ones) == [(fourth, "RUNNING")]
 
     play(tmp_path, scene)

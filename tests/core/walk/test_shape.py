@@ -13,7 +13,7 @@ from dlsched.core.cluster.description import Cluster, Node
 from dlsched.core.cluster.gpus_by_type import ByType
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.errors import PolicyFailed
-from dlsched.core.gpu_request import FreeGpus
+from dlsched.core.gpu_request import FreeGpus, GpuRequest
 from dlsched.core.walk.walk import Walk
 from dlsched.policies.registry import make, names
 
@@ -73,6 +73,14 @@ def test_never_a_wrong_type_never_a_busy_gpu_and_refused_only_where_none_can(
             assert len(given_types) == len(types[node])
         else:
             assert {kind: given_types.count(kind) for kind in given_types} == wanted
+
+
+def test_rows_that_ask_for_other_types_are_not_alike(lab: Any) -> None:
+    table = lab.context(mixed_cluster([["a100", "v100"]] * 3), [2, 2, 2]).table
+    table.shapes = dict.fromkeys(range(3), (2,))
+    table.gpus_by_type = dict.fromkeys((1, 2), (("a100", 1), ("v100", 1)))
+    any_type, first, second = (GpuRequest(row, 2, table).layout for row in range(3))
+    assert first == second != any_type
 
 
 def test_exact_gpus_must_be_of_the_types(lab: Any) -> None:

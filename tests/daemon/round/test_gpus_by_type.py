@@ -19,7 +19,7 @@ from dlsched.daemon.round.snapshot import LiveSnapshot
 from dlsched.daemon.round.snapshot_builder import take_snapshot
 from dlsched.policies.registry import names
 
-TYPES = {"n1": "v100 a100 v100 a100", "n2": "v100 v100 v100 v100", "n3": "a100 v100 a100 v100"}
+TYPES = {"n1": "v100 a100 v100 a100", "n2": "v100 v100 v100 v100", "n3": "a100 v100 a100 v100 v100"}
 FEW = ("what-if.scheduling=las,srtf", "what-if.admission=accept-all")
 POLICIES = [*names("scheduling"), "testing-always-preempt", "testing-never", "testing-resize"]
 OTHER_TYPES = "its GPUs are of other types than it asked for"
@@ -99,6 +99,7 @@ def test_a_snapshot_keeps_the_types_and_is_no_longer_without_them(live: Any) -> 
     lab.submit(0.0, 4, gang=(4,), gpus_by_type="a100:2,v100:2")
     snapshot = take_snapshot(lab.state, "full", 1.0)
     assert snapshot.gpus_by_type == {50: "a100:2,v100:2"}
+    assert [nodes for _, nodes in snapshot.pools] == [b"\x07", b"\x05"], "only mixed nodes"
     again = LiveSnapshot.from_bytes(snapshot.to_bytes())
     assert again.gpus_by_type == snapshot.gpus_by_type
     assert decide(again).to_bytes() == decide(snapshot).to_bytes()
@@ -114,11 +115,17 @@ def test_a_plan_with_other_types_is_no_plan(live: Any) -> None:
     assert (problem.text, problem.is_offence) == (OTHER_TYPES, True)
 
 
-def test_cells_have_one_type_so_such_a_job_is_refused(live: Any) -> None:
-    lab = mixed_lab(live, placement="hived", admission="cells")
+@pytest.mark.parametrize(
+    ("admission", "reason"), [("cells", "Never"), ("accept-all", "Fragmented")]
+)
+def test_cells_have_one_type_so_such_a_job_is_refused(
+    live: Any, admission: str, reason: str
+) -> None:
+    lab = mixed_lab(live, placement="hived", admission=admission)
     job = lab.submit(0.0, 2, gang=(2,), gpus_by_type="a100:1,v100:1")
     decided = lab.round(1.0)
-    assert "the GPUs of a cell have one type" in decided.reason_texts()[job]
+    told = f"{reason}: the GPUs of a cell have one type, and it asks for several"
+    assert decided.reason_texts()[job] == told
     assert job not in lab.running()
 
 
