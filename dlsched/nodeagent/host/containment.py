@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 
 from dlsched.nodeagent.host import cgroups, processes
+from dlsched.system import clock
 
 
 class Containment:
@@ -51,6 +53,16 @@ class Containment:
     def stands_still(self) -> bool:
         """Whether every process is suspended or dead, after a freeze."""
         return all(each.state in "TtZX" for each in self.members())
+
+    def settles(self, limit_s: float) -> bool:
+        """Wait until every process stands still after a freeze; whether they do in time."""
+        deadline = clock.boottime() + limit_s
+        while not self.stands_still():
+            if clock.boottime() > deadline:
+                return False
+            self.freeze_rest()
+            time.sleep(0.002)
+        return True
 
     def freeze_rest(self) -> None:
         """Suspend what still moves after a freeze.

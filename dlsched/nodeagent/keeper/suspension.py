@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from typing import TYPE_CHECKING
 
 from dlsched.nodeagent.gpus import cuda_checkpoint as cuda
@@ -89,12 +88,8 @@ class Suspension:
         if not self._keeper.state.settling:
             return False  # it is not asked
         containment, prefix = self._keeper.processes.containment, self._keeper.spec.device_prefix
-        deadline = clock.boottime() + STILL_S
-        while not containment.stands_still():
-            if clock.boottime() > deadline:
-                return False
-            containment.freeze_rest()
-            time.sleep(0.002)
+        if not containment.settles(STILL_S):
+            return False
         if self._reached == SuspendLevel.CUDA.value:
             return True
         members = [each.pid for each in containment.members()]

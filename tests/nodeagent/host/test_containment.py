@@ -40,12 +40,7 @@ try:
     wait_for(lambda: states() == "DT")
     assert not job.stands_still()
     there = os.open(sys.argv[1], os.O_RDWR)  # so that the child may go on
-
-    def stands_still():
-        job.freeze_rest()
-        return job.stands_still()
-
-    wait_for(stands_still)
+    assert job.settles(60)
     assert states() == "TT"
     job.thaw()
     assert program.stdout.readline() == "started\\n"
