@@ -23,8 +23,8 @@ from dlsched.daemon.control.bounds import check_text
 from dlsched.daemon.control.job_filters import chosen_ids, names_jobs, no_such, stored_names
 from dlsched.daemon.control.predicting.predicted import put_moment
 from dlsched.daemon.control.submission.elastic import check_sizes
+from dlsched.daemon.control.submission.fitting import check_fits
 from dlsched.daemon.control.submission.job_validation import (
-    check_fits,
     check_place,
     place_of,
     validate,

@@ -20,6 +20,7 @@ from dlsched.daemon.control.job_filters import (
 )
 from dlsched.daemon.control.reservations import check_use
 from dlsched.daemon.control.submission.elastic import check_sizes
+from dlsched.daemon.control.submission.fitting import check_fits
 from dlsched.daemon.control.submission.job_dependencies import (
     read_dependencies,
     refuse_circle,
@@ -28,7 +29,6 @@ from dlsched.daemon.control.submission.job_dependencies import (
 )
 from dlsched.daemon.control.submission.job_validation import (
     USUAL,
-    check_fits,
     check_place,
     known_nodes,
     known_types,
