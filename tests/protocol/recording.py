@@ -198,7 +198,7 @@ def write_missing() -> None:
     wires |= {f"control-{name}": message for name, message in ASKED.items()}
     files = {f"{n}.bin": w.SerializeToString(deterministic=True) for n, w in wires.items()}
     for name, value in KEEPER_MESSAGES.items():
-        files[f"keeper-{name}.json"] = json.dumps(plain(value), indent=1).encode() + b"\n"
+        files[f"keeper-{name}.json"] = json.dumps(value, indent=1, default=plain).encode() + b"\n"
     for name, data in files.items():
         path = FOLDER / name
         if not path.exists():

@@ -24,10 +24,10 @@ def main() -> None:
     for line in sys.stdin:
         try:
             found = reader.inventory() if line.strip() == "inventory" else reader.states()
-            answer: dict[str, object] = {"answer": plain(found)}
+            answer = json.dumps({"answer": found}, default=plain)
         except Exception as error:  # the agent decides what to do
-            answer = {"failed": str(error) or type(error).__name__}
-        print(json.dumps(answer), flush=True)
+            answer = json.dumps({"failed": str(error) or type(error).__name__})
+        print(answer, flush=True)
 
 
 if __name__ == "__main__":

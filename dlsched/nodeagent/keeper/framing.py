@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from dlsched.nodeagent.host import lean_socket
+from dlsched.nodeagent.json_values import plain
 
 _LENGTH = struct.Struct("!I")
 MAX_FRAME = 64 * 1024 * 1024
+_text = json.JSONEncoder(separators=(",", ":"), check_circular=False, default=plain).encode
 
 
 class BrokenFrame(Exception):
@@ -21,8 +23,8 @@ class BrokenFrame(Exception):
 
 
 def frame(message: dict[str, Any]) -> bytes:
-    """Return a message as it goes over the socket."""
-    data = json.dumps(message, separators=(",", ":")).encode()
+    """Return a message as it goes over the socket; it may contain frozen dataclasses."""
+    data = _text(message).encode()
     return _LENGTH.pack(len(data)) + data
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dlsched.job import messages as words
 from dlsched.nodeagent.host import cgroups, lean_socket, processes, syscalls
 from dlsched.nodeagent.host.event_loop import WRITABLE, EventLoop
-from dlsched.nodeagent.json_values import UNCLEAR, plain, value_of
+from dlsched.nodeagent.json_values import UNCLEAR, value_of
 from dlsched.nodeagent.keeper import run_files
 from dlsched.nodeagent.keeper.agent_connection import AgentConnection
 from dlsched.nodeagent.keeper.run_processes import RunProcesses
@@ -37,6 +37,7 @@ ORDERS: dict[str, type] = {
         *(m.Release, m.Freeze, m.Thaw, m.Signal, m.Adjust, m.Stop, m.TakeOver, m.Kill, m.Forget),
     )
 }
+READ_BY_EACH = (KeeperSpec, run_files.LeaseFile, *ORDERS.values())  # from JSON, by any keeper
 
 
 LONGEST_UNCLEAR = 300  # characters of what was wrong with a message
@@ -325,7 +326,7 @@ class Keeper:
 
     def _send(self, status: m.KeeperStatus) -> None:
         suspended = self.processes.suspension.message()
-        self.send_to_agent({"status": plain(status), **suspended})
+        self.send_to_agent({"status": status, **suspended})
 
     def _from_agent(self, message: dict[str, object]) -> None:
         try:

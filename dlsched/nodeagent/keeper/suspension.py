@@ -16,7 +16,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from dlsched.nodeagent.gpus import cuda_checkpoint as cuda
-from dlsched.nodeagent.json_values import plain, value_of
+from dlsched.nodeagent.json_values import dumps, value_of
 from dlsched.protocol.keeper import JobSuspended
 from dlsched.protocol.messages import SuspendLevel
 from dlsched.system import clock
@@ -121,7 +121,7 @@ class Suspension:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 os.setsid()
                 outcome = cuda.resume(tool, pids) if resuming else cuda.suspend(tool, pids, lock_s)
-                os.write(writing, json.dumps(plain(outcome)).encode())
+                os.write(writing, dumps(outcome))
             finally:
                 os._exit(0)
         os.close(writing)

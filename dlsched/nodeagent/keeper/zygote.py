@@ -38,7 +38,7 @@ import signal
 
 from dlsched.nodeagent.host import cgroups, lean_socket, processes, syscalls
 from dlsched.nodeagent.json_values import decoder, loads
-from dlsched.nodeagent.keeper.keeper_process import Keeper
+from dlsched.nodeagent.keeper.keeper_process import READ_BY_EACH, Keeper
 from dlsched.nodeagent.ranks.launch_spec import KeeperSpec
 
 MAX_REQUEST = 4096
@@ -169,11 +169,17 @@ class Zygote:
             return 1
 
 
+def make_decoders() -> None:
+    """Make once what each keeper would otherwise make again to read its messages and files."""
+    for kind in READ_BY_EACH:
+        decoder(kind)
+
+
 def main() -> None:
     """Be the zygote of a unit, or of an agent that passes its socket and lock as descriptors."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # it ends with its agent, not with a terminal
-    decoder(KeeperSpec)
+    make_decoders()
     if sys.argv[1] == "--unit":
         sys.exit(be_unit(*sys.argv[2:]))
     control, spawning = int(sys.argv[1]), int(sys.argv[2])

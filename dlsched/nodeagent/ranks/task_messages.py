@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from dlsched.job import messages as words
-from dlsched.nodeagent.json_values import plain, value_of
+from dlsched.nodeagent.json_values import value_of
 
 if TYPE_CHECKING:
     from dlsched.nodeagent.ranks.job_socket import Peer
@@ -47,7 +47,7 @@ class TaskMessages:
     def _send(self) -> None:
         asked = self._asked
         if asked is not None:
-            values = {each.name: plain(getattr(asked, each.name)) for each in fields(asked)}
+            values = {each.name: getattr(asked, each.name) for each in fields(asked)}
             self._keeper.send_to_agent({"want_tasks": values, "number": self._number})
 
     def new_agent(self) -> None:

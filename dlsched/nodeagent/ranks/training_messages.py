@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from dlsched.job import messages as words
 from dlsched.job.reported import LONGEST_NAME, known_names
-from dlsched.nodeagent.json_values import plain
 from dlsched.nodeagent.ranks.rank_plan import MAX_RANKS
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ LONGEST_ERROR = 500  # characters
 
 
 def _values(message: words.Message) -> dict[str, object]:
-    return {each.name: plain(getattr(message, each.name)) for each in fields(message)}
+    return {each.name: getattr(message, each.name) for each in fields(message)}
 
 
 class TrainingMessages:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from dlsched.job import messages as words
+from dlsched.nodeagent.keeper.framing import Frames, frame
 from dlsched.nodeagent.ranks.task_messages import TaskMessages
 
 
@@ -15,8 +16,11 @@ class Scene:
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
         spec = SimpleNamespace(launch=SimpleNamespace(takes_tasks=True))
-        keeper: Any = SimpleNamespace(spec=spec, send_to_agent=self.sent.append)
+        keeper: Any = SimpleNamespace(spec=spec, send_to_agent=self._take)
         self.messages = TaskMessages(keeper)
+
+    def _take(self, message: dict[str, Any]) -> None:
+        self.sent.extend(Frames().feed(frame(message)))
 
     def process(self) -> Any:
         got: list[words.Message] = []

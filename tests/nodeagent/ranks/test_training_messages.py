@@ -53,7 +53,7 @@ class Keeper:
         assert stat.S_IMODE(os.stat(self.path).st_mode) == 0o600
 
     def send_to_agent(self, message: dict[str, Any]) -> None:
-        self.sent.append(message)
+        self.sent.extend(Frames().feed(frame(message)))
 
     def connect(self, **hello: Any) -> tuple[socket.socket, Peer]:
         """A rank that says hello."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dlsched.nodeagent.json_values import UNCLEAR, plain
+from dlsched.nodeagent.json_values import UNCLEAR
 from dlsched.nodeagent.keeper.framing import BrokenFrame, Frames, frame
 from dlsched.protocol.messages import Order, RunId
 
@@ -97,7 +97,7 @@ class KeeperLink:
 
     def order(self, order: Order, **more: object) -> None:
         """Send an order, with what the keeper needs beside it."""
-        self.send({"order": type(order).__name__, "with": plain(order), **more})
+        self.send({"order": type(order).__name__, "with": order, **more})
 
     def kill(self) -> None:
         """Kill the keeper's process; `on_end` follows."""
