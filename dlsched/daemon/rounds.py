@@ -35,6 +35,7 @@ from dlsched.system.fault_points import fault_point
 
 log = logging.getLogger("dlsched.daemon.rounds")
 LOOK_S = 1.0  # between two checks of limits, deadlines and silent nodes
+RECOVERING_S = 0.2  # between two looks whether all nodes have synced in a new term
 LONGEST_PAUSE_S = 60.0
 
 
@@ -137,12 +138,17 @@ class Rounds(LedgerFollower):
                 self._failed("a defect of the daemon; see its log")
                 await asyncio.sleep(1.0)
 
+    @property
+    def next_at(self) -> float:
+        """When the loop wakes by itself, in seconds since the boot."""
+        round_at = max(min(self._full_at, self._wake_at), self._pause_until)
+        return min(self._look_at, round_at)
+
     async def _turn(self) -> None:
         cluster, now = self._cluster, boottime()
-        due_at = min(self._full_at, self._look_at, self._wake_at)
         pause = max(self._pause_until - now, 0.0)
         try:
-            async with asyncio.timeout(max(due_at - now, 0.001)):
+            async with asyncio.timeout(max(self.next_at - now, 0.001)):
                 await self._wake.wait()
                 await asyncio.sleep(max(cluster.settings.round.fill_after_s, min(pause, LOOK_S)))
         except TimeoutError:
@@ -150,14 +156,16 @@ class Rounds(LedgerFollower):
         self._wake.clear()
         driver, now = cluster.driver, boottime()
         if not driver.leading or driver.store_down:
-            self._look_at = self._full_at = now + LOOK_S
+            self._look_at = self._full_at = self._wake_at = now + LOOK_S
             return
         if now >= self._look_at:
             self._look_at = now + LOOK_S
             enforce(cluster)
             self._watch.look()
         if leader.recovering(driver.state, now):
-            self._look_at = now + 0.2
+            self._look_at = now + RECOVERING_S
+            self._full_at = max(self._full_at, self._look_at)
+            self._wake_at = max(self._wake_at, self._look_at)
             return
         place_host_only(cluster.live, cluster.now)
         await self._start_due()
@@ -168,6 +176,7 @@ class Rounds(LedgerFollower):
             self._full_at = now + cluster.settings.round.interval_s
         if not any(not row.status.is_terminal for row in driver.reserved.jobs.values()):
             cluster.live.changed = False
+            self._wake_at = float("inf")
             return
         if full or cluster.live.changed or now >= self._wake_at:
             await self._round("full" if full else "fill")
