@@ -83,7 +83,8 @@ def queue_command(
         of_rows = lines_of(found, predicted=start)
         yield from lines(chosen, of_rows, out, header=not output.no_header)
         if footer:
-            yield out.styled(summary_line(found), "faint")
+            for line in out.wrapped(summary_line(found), "  "):
+                yield out.styled(line, "faint")
 
     with daemon.client() as cluster:
         if output.is_json:

@@ -104,17 +104,18 @@ def _lines(detail: Detail, out: Terminal, *, why_order: bool) -> Iterator[str]:
     if detail.runs:
         yield out.styled("Runs:", "strong")
         for run in detail.runs:
-            yield f"  {shown(_run_line(run))}"
+            yield from out.wrapped(f"  {shown(_run_line(run))}", "    ")
     if detail.events:
         yield out.styled("Events:", "strong")
         for event in detail.events:
             first, *more = _event_line(event).split("\n")
-            yield f"  {shown(first)}"
-            yield from (f"    {shown(line)}" for line in more)
+            yield from out.wrapped(f"  {shown(first)}", "    ")
+            for line in more:
+                yield from out.wrapped(f"    {shown(line)}", "    ")
     if job.is_pending:
         yield out.styled("Why pending:", "strong")
         for line in [*_why_pending(detail, why_order), *_prediction(job)]:
-            yield f"  {shown(line)}"
+            yield from out.wrapped(f"  {shown(line)}", "    ")
 
 
 def _in_order(numbers: dict[str, str]) -> list[tuple[str, str]]:

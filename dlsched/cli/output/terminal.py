@@ -31,6 +31,20 @@ class Terminal(Record):
             return text
         return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
 
+    def wrapped(self, text: str, indent: str = "") -> list[str]:
+        """Return the lines of a sentence: broken between words where the terminal is narrower."""
+        if self.width is None or columns_of(text) <= self.width:
+            return [text]
+        import textwrap  # noqa: PLC0415  # few need it
+
+        return textwrap.wrap(
+            text,
+            self.width,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+
     @property
     def ellipsis(self) -> str:
         """The sign at the end of a text that was cut."""

@@ -12,6 +12,7 @@ from dlsched.cli.output.terminal import shown
 from dlsched.core.errors import BadInput, not_known, shorten
 
 T = TypeVar("T")
+LEAST_NAME = 8  # letters of a job's name on a narrow terminal
 _LETTER = re.compile(r"%(\.?)(\d{0,4})([A-Za-z%])", re.ASCII)
 _WORD = re.compile(r"([A-Za-z_-]+)(?:[:%]([.-]?)(\d+)?\w*)?", re.ASCII)
 
@@ -103,6 +104,7 @@ def lines(
     separator: str | None = None,
     rule: bool = False,
     padded: bool = True,
+    within: int | None = None,
 ) -> Iterator[str]:
     """Give the lines of a listing.
 
@@ -113,6 +115,7 @@ def lines(
         separator: stands between cells, in place of widths and what is between them.
         rule: a line of dashes below the titles.
         padded: whether cells without a width are as wide as the widest; else as their texts.
+        within: the width of the terminal, for which names of jobs are cut; None: nothing is.
     """
     kept = list(rows)
     cells = [part for part in parts if part.cell is not None] if separator else parts
@@ -126,6 +129,12 @@ def lines(
         part.width or max([len(title) if header else 0, *map(len, column)])
         for part, title, column in zip(cells, titles, texts, strict=True)
     ]
+
+    if within is not None:
+        beyond = sum(widths) + sum(len(part.between) for part in cells) - within
+        of_name = (k for k, title in enumerate(titles) if title.upper() in ("NAME", "JOBNAME"))
+        for k in of_name if beyond > 0 else ():
+            widths[k] = max(widths[k] - beyond, min(widths[k], LEAST_NAME))
 
     def line(words: Sequence[str]) -> str:
         made = []

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from dlsched.cli.jobs.job_columns import exit_text
 from dlsched.cli.jobs.job_filter import FilterOptions, job_filter
+from dlsched.cli.output.terminal import terminal
 from dlsched.cli.output.times import moment_or_ago
 from dlsched.cli.slurm.arguments import Arguments, given_by, joined, own_name
 from dlsched.cli.slurm.formats import Cell, by_names, lines, moment
@@ -219,7 +220,12 @@ def sacct(words: Sequence[str]) -> int:
         whole = {job for job, dot, _ in named if not dot}
         rows = [x for x in rows if x.job.shown_id in whole or x.job.shown_id + x.suffix in steps]
     for line in lines(
-        parts, rows, header=not given.noheader, separator=separator, rule=separator is None
+        parts,
+        rows,
+        header=not given.noheader,
+        separator=separator,
+        rule=separator is None,
+        within=None if chosen or given.long else terminal().width,
     ):
         print(f"{line}{end}")
     return 0

@@ -231,7 +231,8 @@ def _nodes(words: Sequence[str]) -> Iterator[str]:
             busy = ",".join(f"gpu:{kind}{len(used)}" for kind, _, used in gpus_by_type(node))
             cpus, memory = node.cpus or 0, (node.memory_bytes or 0) >> 20
             held, held_memory = math.ceil(node.cpus_held), node.memory_held_bytes >> 20
-            by = f" [{node.reason_by or 'Unknown'}@{moment(node.reason_at)}]"
+            by = f"[{node.reason_by or 'Unknown'}@{moment(node.reason_at)}]"
+            why = f"   Reason={node.reason} {by}\n" if node.reason else ""
             yield (
                 f"NodeName={node.name} NodeAddr={node.address or ''}"
                 f" Version={node.agent_version or ''}\n"
@@ -241,8 +242,7 @@ def _nodes(words: Sequence[str]) -> Iterator[str]:
                 f"   RealMemory={memory} AllocMem={held_memory} FreeMem=N/A\n"
                 f"   State={long_state(node).upper()} Partitions={','.join(node.partitions)}\n"
                 f"   CfgTRES=cpu={cpus},mem={memory}M,gres/gpu={node.gpus}\n"
-                f"   AllocTRES=cpu={held},mem={held_memory}M,gres/gpu={node.busy_gpus}\n"
-                f"{f'   Reason={node.reason}{by}' if node.reason else ''}\n"
+                f"   AllocTRES=cpu={held},mem={held_memory}M,gres/gpu={node.busy_gpus}\n{why}"
             )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlsched.cli.jobs.job_columns import ENDED_STATES, Row, rows_of
 from dlsched.cli.jobs.job_filter import FilterOptions, job_filter, states_of
+from dlsched.cli.output.terminal import terminal
 from dlsched.cli.slurm.arguments import Arguments, given_by, joined, own_name
 from dlsched.cli.slurm.formats import Part, all_of, by_letters, by_names, lines
 from dlsched.cli.slurm.queue_cells import LETTERS, NAMES, OF_DETAILS, DetailedRow, nodes_of
@@ -94,6 +95,7 @@ def squeue(words: Sequence[str]) -> int:
     usual = ["S"] if given.start else given_by("SQUEUE_SORT")
     order = _order(joined(given.sort or usual))
     classes = set(joined(given.qos))
+    is_usual, width = not (given.format or given_by("SQUEUE_FORMAT")), terminal().width
     detailed = any(part.cell is NAMES[name] for part in parts for name in OF_DETAILS)
 
     def once(cluster: Client) -> None:
@@ -115,7 +117,8 @@ def squeue(words: Sequence[str]) -> int:
             parts,
             rows,
             header=not given.noheader,
-            padded=not (given.format or given_by("SQUEUE_FORMAT")),
+            padded=is_usual,
+            within=width if is_usual else None,
         ):
             print(line, flush=bool(given.iterate))
 

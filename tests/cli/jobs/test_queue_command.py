@@ -192,13 +192,15 @@ def test_colours_only_where_wanted(dlsched, model, monkeypatch):
 # -- on a terminal --------------------------------------------------------------------------------
 
 
-def on_a_terminal(*words: str, columns: int = 60, until: bytes | None = None) -> tuple[int, str]:
+def on_a_terminal(
+    *words: str, columns: int = 60, until: bytes | None = None, module: str = "dlsched"
+) -> tuple[int, str]:
     """Run with a terminal as standard output; Ctrl-C once `until` was seen."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm", "PYTHONUTF8": "1"}
     environment.pop("NO_COLOR", None)
     process = subprocess.Popen(
-        [sys.executable, "-m", "dlsched", *words],
+        [sys.executable, "-m", module, *words],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -227,8 +229,38 @@ def test_a_narrow_terminal_cuts_and_has_colours_and_the_last_line(model):
     code, out = on_a_terminal("queue", columns=64)
     assert code == 0
     assert "\x1b[33mPD" in out
-    assert "2 running (16 GPUs)" in out
     assert "…" in out
+    footer = out[out.index("2 running (16 GPUs)") :].replace("\x1b[2m", "").replace("\x1b[0m", "")
+    assert footer.startswith("2 running (16 GPUs), 2 pending (36 GPUs); 16 of 32 GPUs busy;\n")
+    assert " ".join(footer.split()) == FOOTER.strip()
+
+
+def test_a_narrow_terminal_breaks_events_between_words(control, job_view):
+    event = pb.EventView(at=1795242340.0, kind="requeue", actor="n1", text="some words " * 9)
+    detail = pb.JobDetail(job=job_view(11157), request=pb.JobRequest(argv=["true"]), events=[event])
+    control.answers["Show"] = pb.ShowReply(jobs=[detail])
+    _, out = on_a_terminal("show", "11157", "--color", "never", columns=80)
+    first, *more = out[out.index("Events:") :].splitlines()[1:]
+    assert more
+    assert all(line.startswith("    ") for line in more)
+    assert max(map(len, [first, *more])) <= 80
+    assert " ".join(f"{first} {' '.join(more)}".split()).endswith("some words " * 8 + "some words")
+
+
+def test_a_narrow_terminal_cuts_names_of_squeue_and_sacct_and_nothing_else(control, job_view):
+    job = job_view(
+        11151, name="a-very-long-name-of-a-training-of-a-large-model", nodes=["n1"], gang=[8],
+        partition="main",
+    )  # fmt: skip
+    control.answers["Queue"] = [pb.QueuePage(jobs=[job], summary=pb.QueueSummary())]
+    control.answers["History"] = [pb.HistoryPage(jobs=[job])]
+    for command, ids in (("squeue", "11151 main alice R n1"), ("sacct", "11151 main RUNNING")):
+        _, out = on_a_terminal(command, *(["-a"] * (command == "sacct")), columns=80,
+                               module="dlsched.cli.slurm")  # fmt: skip
+        titles, *_, row = out.splitlines()
+        assert len(titles) <= 80
+        assert set(ids.split()) <= set(row.split())
+        assert "a-very-l" in row
 
 
 def test_a_wide_terminal_cuts_nothing(model):
