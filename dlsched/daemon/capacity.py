@@ -58,6 +58,25 @@ class Capacity:
         """The known GPU types, by their names in small letters."""
         return {h.gpu_type.lower(): h.gpu_type for h in self.hosts.values() if h.gpu_type}
 
+    def usable(
+        self, partition: str, only: Collection[str], unwanted: Collection[str]
+    ) -> list[Host]:
+        """The nodes on which a job may begin.
+
+        Args:
+            partition: in which; empty: any.
+            only: names of the only nodes that it may use; none: any.
+            unwanted: names of nodes that it may not use.
+        """
+        return [
+            host
+            for host in self.hosts.values()
+            if not host.spare
+            and (not partition or not host.partitions or partition in host.partitions)
+            and (not only or host.name in only)
+            and host.name not in unwanted
+        ]
+
     def mixed(self, types: Collection[str], names: Collection[str] = ()) -> str:
         """Nodes that have GPUs of these types among others, and why they do not count; or nothing.
 
@@ -75,7 +94,7 @@ class Capacity:
         has, gets = ("has", "gets") if len(found) == 1 else ("have", "get")
         return (
             f"{fold(found)} {has} several types and so {gets} only jobs that name none, "
-            "or several (--gres=gpu:TYPE:N,gpu:TYPE:N)"
+            "or several (--gres=gpu:TYPE:N,gpu:TYPE:N), or one that no other node has"
         )
 
     def unknown_type(self, what: str, name: str) -> BadInput:

@@ -259,6 +259,57 @@ def test_a_limit_is_lowered_to_the_longest_of_the_partition_where_the_job_allows
     assert found.request.limits.time_s == 3600.0
 
 
+MIXED = Host(name="n4", gpus=6, gpu_types={"k80": 2, "v100": 4}, partitions=("main", "cpu"))
+WITH_MIXED = Capacity(hosts={**CAPACITY.hosts, "n4": MIXED})
+
+
+@pytest.mark.parametrize(
+    ("fields", "kept"),
+    [
+        ({"gpus": 2, "gpu_types": ["K80"]}, ("k80:2", (2,))),
+        ({"gpus_per_node": 1, "gpu_types": ["k80"]}, ("k80:1", (1,))),
+        ({"gpu_types": ["k80"]}, ("k80:1", (1,))),
+        ({"gpus": 2, "constraint": "k80"}, ("k80:2", (2,))),
+        ({"gpus": 2, "gpu_types": ["k80"], "constraint": "K80"}, ("k80:2", (2,))),
+        ({"gpus": 3, "gpu_types": ["v100"], "only_nodes": ["n4"]}, ("v100:3", (3,))),
+        ({"gpus": 3, "gpu_types": ["v100"], "not_nodes": ["n1", "n2"]}, ("v100:3", (3,))),
+    ],
+)
+def test_a_type_that_only_nodes_of_several_have_is_a_layout(
+    fields: dict[str, Any], kept: tuple[str, tuple[int, ...]]
+) -> None:
+    body = validate(job(**fields), {}, SETTINGS, WITH_MIXED, NOW).body
+    assert (body.gpus_by_type, body.gang) == kept
+    assert (body.gpu_types, body.constraint) == ((), "")
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"gpus": 3}, "no node has 3 k80; n4 has 2 k80"),
+        ({"gpus": 2, "nodes": 2}, "needs 2 nodes with 1 k80; n4 has 2 k80"),
+        ({"gpus": 3, "nodes": 2}, "a job gets as many of it on each: not 3 on 2"),
+        ({"gpus": 0}, "gpus: 0, so it can have no whole nodes, no share and no type"),
+        ({"share": 0.5}, "only nodes with several types have it (n4), so --share cannot be kept"),
+        ({"max_gpus": 2}, "so --max-gpus cannot be kept"),
+        ({"guarantee": 2}, "so --guarantee cannot be kept"),
+    ],
+)
+def test_what_nodes_of_several_types_cannot_give_is_refused(
+    fields: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(BadInput) as refused:
+        validate(job(**fields, gpu_types=["k80"]), {}, SETTINGS, WITH_MIXED, NOW)
+    assert why in str(refused.value)
+
+
+def test_a_type_that_other_nodes_have_alone_stays_a_type() -> None:
+    wanted = job(gpus=2, gpu_types=["v100"])
+    for capacity in (CAPACITY, WITH_MIXED):
+        body = validate(wanted, {}, SETTINGS, capacity, NOW).body
+        assert (body.gpu_types, body.gpus_by_type, body.gang) == (("v100",), "", None)
+
+
 def test_types_of_gpus_are_kept_in_one_spelling_where_a_node_has_them() -> None:
     mixed = Host(name="n4", gpus=6, gpu_types={"a100": 2, "v100": 4}, partitions=("main", "cpu"))
     silent = Host(name="n5", gpus=6, partitions=("main", "cpu"))  # has not registered yet

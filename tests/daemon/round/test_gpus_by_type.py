@@ -57,7 +57,13 @@ def test_under_every_policy_a_job_runs_on_its_types_or_waits(live: Any, policy: 
     lab = mixed_lab(live, policy)
     common = {"expected_s": 100.0, "time_limit_s": 200.0}
     wanted = {}
-    for each, gang in (("a100:1,v100:1", (2,)), ("a100:1,v100:2", (3, 3)), ("a100:2,v100:1", (3,))):
+    for each, gang in (
+        ("a100:1,v100:1", (2,)),
+        ("a100:1,v100:2", (3, 3)),
+        ("a100:2,v100:1", (3,)),
+        ("a100:2", (2,)),
+        ("a100:1", (1, 1)),
+    ):
         job = lab.submit(0.0, sum(gang), gang=gang, gpus_by_type=each, **common)
         wanted[job] = {kind: int(n) for kind, _, n in (e.partition(":") for e in each.split(","))}
         lab.submit(1.0, 1, **common)

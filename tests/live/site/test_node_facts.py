@@ -187,19 +187,33 @@ def test_a_node_with_gpus_of_two_types_serves_jobs_that_name_none(mixed: LocalCl
 
 
 @pytest.mark.parametrize(
+    ("options", "gpus"),
+    [
+        ({"gpus": "a100:2"}, [0, 1]),
+        ({"constraint": "a100", "gpus_per_node": 2}, [0, 1]),
+        ({"gpus": "v100:2", "nodelist": "n1"}, [2, 3]),  # n2 has the type alone, but may not be
+    ],
+)
+def test_a_job_of_one_type_gets_it_where_no_other_node_has_it(
+    mixed: LocalCluster, options: dict[str, object], gpus: list[int]
+) -> None:
+    job = mixed.submit("echo $CUDA_VISIBLE_DEVICES", **options)
+    assert mixed.until(job, "COMPLETED").nodes == ("n1",)
+    devices = mixed.node("n1").devices
+    assert mixed.output(job).strip() == ",".join(str(devices[k].uuid) for k in gpus)
+
+
+@pytest.mark.parametrize(
     ("words", "why"),
     [
-        (
-            ("--gpus", "a100:2"),
-            "GPU type 'a100': no node has GPUs of this type alone; n1 has several",
-        ),
-        (("-C", "a100", "--gpus", "2"), "no node has GPUs of this type alone; n1 has several"),
+        (("--gpus", "a100:3"), "no node has 3 a100; n1 has 2 a100"),
+        (("--gpus", "a100:1", "--share", ".5"), "GPU type 'a100': only nodes with several types"),
+        (("-C", "a100|x", "-G", "2"), "no node has GPUs of this type alone; n1 has several"),
         (("--gpus", "v100:6"), "the cluster has 4 of that kind (v100; n1 has several types and so"),
-        (("--gpus", "v100:2", "-w", "n1"), "the cluster has 0 of that kind (v100, on n1; n1 has"),
         (("--gpus", "h100:2"), "GPU type 'h100' is not known; known: v100"),
     ],
 )
-def test_a_type_that_only_a_node_of_several_has_is_refused(
+def test_a_type_is_refused_where_its_nodes_cannot_give_what_is_asked(
     mixed: LocalCluster, words: tuple[str, ...], why: str
 ) -> None:
     refused = mixed.run("submit", *words, "--wrap", "true")

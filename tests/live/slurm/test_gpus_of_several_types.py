@@ -76,6 +76,17 @@ def test_a_script_with_two_types_gets_them_and_the_next_one_waits_for_them(
     login.typed(f"scancel {second}")
     cluster.until(second, "CANCELLED")
 
+    # n1 alone has this type, so a job that names it alone gets it there
+    for asked in ("--gres=gpu:a100:2", "-C a100 --gpus-per-node=2"):
+        third = int(login.typed(f"sbatch --parsable {asked} {wrap}"))
+        cluster.until(third, "RUNNING")
+        out = login.home / f"slurm-{third}.out"
+        eventually("it sees them", lambda out=out: out.exists() and "gpus=" in out.read_text())
+        assert out.read_text() == f"gpus={devices(*A100)}\n"
+        assert login.typed(f"squeue -h -j {third} -o %b").strip() == "gres:gpu:a100:2"
+        login.typed(f"scancel {third}")
+        cluster.until(third, "CANCELLED")
+
     tres = login.typed(f"sacct -X -n -P -j {first} -o AllocTRES").strip()
     assert tres == "cpu=1,gres/gpu=4,gres/gpu:a100=2,gres/gpu:v100=2,node=1"
     trace = login.typed("dlsched history --export -").splitlines()

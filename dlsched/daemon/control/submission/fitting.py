@@ -38,12 +38,8 @@ def check_fits(body: JobBody, capacity: Capacity, within: str | None = None) -> 
     kept = None if within is None else frozenset(expand("nodes", within))
     hosts = [
         host
-        for host in capacity.hosts.values()
-        if not host.spare
-        and (not body.partition or not host.partitions or body.partition in host.partitions)
-        and (not types or host.may_be_of(types))
-        and (not only or host.name in only)
-        and host.name not in unwanted
+        for host in capacity.usable(body.partition, only, unwanted)
+        if (not types or host.may_be_of(types))
         and (kept is None or host.name in kept)
         and holds(wanted, host.features)
     ]

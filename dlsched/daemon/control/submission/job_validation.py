@@ -32,6 +32,11 @@ from dlsched.daemon.control.submission.partitions import (
     time_within,
 )
 from dlsched.daemon.control.submission.slas import check_steps, settle_deadline
+from dlsched.daemon.control.submission.type_of_mixed_nodes import (
+    layout_of_type,
+    type_of_mixed_nodes,
+    without_type,
+)
 from dlsched.daemon.control.sweeps import check_sweep
 from dlsched.daemon.notifying.receivers import check_receivers
 from dlsched.daemon.settings import Settings
@@ -96,30 +101,30 @@ def validate(
     values: dict[str, Any] = {
         row.name: check_field(row, get_field(wanted, row), now) for row in SENT
     }
+    of_mixed = type_of_mixed_nodes(wanted, partition, values, capacity)
     types, constraint = split_constraint(
-        values["constraint"],
-        known_types(wanted.gpu_types, capacity, open_ended=wanted.open_ended),
+        without_type(values["constraint"], of_mixed),
+        known_types(() if of_mixed else wanted.gpu_types, capacity, open_ended=wanted.open_ended),
         capacity,
         open_ended=wanted.open_ended,
     )
     constraint = _for_container(wanted, constraint, capacity)
     values |= {"gpu_types": types, "constraint": constraint}
-    unsaid = _says_no_gpus(values)
+    unsaid = not of_mixed and _says_no_gpus(values)
     if unsaid:
         values["gpus"] = settings.default_gpus(partition)
     whose = whose or TenantsOfUser(Tenants(settings), "")
     account, vc = whose.account_and_vc(wanted.vc)
     priority_class = whose.priority_class(wanted.priority_class, account)
     check_access(chosen, whose, account)
-    gang, gpus = _gang(values)
-    values["gpus_by_type"] = _by_type(values, gang)
+    gang, gpus, values["gpus_by_type"] = _layout(values, of_mixed)
     _check_range(values, gang)
     values |= host_defaults(values, chosen, gpus, len(gang or (gpus,)))
     if values["gpu_share"] is not None and wanted.exclusive:
         raise BadInput("share: a job that has its nodes for itself shares no GPUs")
     _check_guarantee(values, gpus)
     _check_target(values)
-    if not gpus and (wanted.exclusive or values["gpu_share"] is not None or values["gpu_types"]):
+    if not gpus and (wanted.exclusive or values["gpu_share"] is not None or types or of_mixed):
         raise BadInput("gpus: 0, so it can have no whole nodes, no share and no type of GPUs")
     settle_deadline(values, now)
     if not wanted.argv and not wanted.script:
@@ -358,6 +363,20 @@ def _gang(values: Mapping[str, Any]) -> tuple[tuple[int, ...] | None, int]:
             raise BadInput(f"{plural(total, 'GPU')} cannot be on {plural(nodes, 'node')}")
         return tuple(total // nodes + (k < total % nodes) for k in range(nodes)), total
     return None, gpus if gpus is not None else 1
+
+
+def _layout(values: Mapping[str, Any], of_mixed: str) -> tuple[tuple[int, ...] | None, int, str]:
+    """GPUs a node, when said; GPUs in all; how many of each type on every node, when said.
+
+    Args:
+        values: of the job.
+        of_mixed: its GPU type, if only nodes with several types have it.
+    """
+    gang, gpus = _gang(values)
+    if not of_mixed or not gpus:
+        return gang, gpus, _by_type(values, gang)
+    gang = gang or (gpus,)
+    return gang, gpus, layout_of_type(of_mixed, gang)
 
 
 def _by_type(values: Mapping[str, Any], gang: Sequence[int] | None) -> str:
