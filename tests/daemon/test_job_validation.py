@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -321,5 +322,11 @@ def test_types_of_gpus_are_kept_in_one_spelling_where_a_node_has_them() -> None:
     capacity = Capacity(hosts={"n4": mixed, "n3": CAPACITY.hosts["n3"]})
     with pytest.raises(BadInput, match="3 a100 and 1 v100; n4 has 2 a100 and 4 v100; n3 has 8 a1"):
         validate(job(**of_types("a100:3,v100:1")), {}, SETTINGS, capacity, NOW)
+    many = {
+        name: replace(mixed, name=name, gpu_types={"a100": k}) for k, name in enumerate("abcdef", 1)
+    }
+    told = "a has 1 a100; b has 2 a100; c has 3 a100; d has 4 a100; 2 others have other numbers of"
+    with pytest.raises(BadInput, match=told):
+        validate(job(**of_types("a100:1,v100:1")), {}, SETTINGS, Capacity(hosts=many), NOW)
     held = validate(job(**of_types("x:1,y:1"), open_ended=True), {}, SETTINGS, CAPACITY, NOW).body
     assert held.gpus_by_type == "x:1,y:1"

@@ -174,7 +174,15 @@ def test_a_socket_is_looked_into_once(monkeypatch: pytest.MonkeyPatch) -> None:
         mine.close()
         theirs.close()
         again = connect()  # in the same descriptors, the lowest free ones
-        assert limits.accepted().keys() & descriptors(*again) == descriptors(again[1])
+        found = limits.accepted()
+        assert found.keys() & descriptors(*again) == descriptors(again[1])
+        known = found[again[1].fileno()]
+        assert known.peer == f"ipv4:127.0.0.1:{again[0].getsockname()[1]}"
+
+        connection_limits._close(late[1].fileno(), known)  # which has become another one
+        assert is_open(late[0])
+        connection_limits._close(again[1].fileno(), known)
+        assert again[0].recv(1) == b""
 
 
 def test_a_connection_that_calls_during_a_look_stays_outside_of_the_bound(

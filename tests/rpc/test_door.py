@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from types import SimpleNamespace
@@ -49,6 +50,7 @@ class Everything(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no t
         self.go = asyncio.Event()
         self.go.set()
         self.inside = 0
+        self.first_letters: Counter[str] = Counter()  # of the requests inside
 
     def service(self, details: Any) -> Any:
         if details.method == ATTACH:
@@ -59,6 +61,7 @@ class Everything(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no t
 
     async def _answer(self, request: Any, context: Any) -> bytes:
         self.inside += 1
+        self.first_letters[request.request_id[:1]] += 1
         await self.go.wait()
         return request.request_id.encode() or b"-"
 
@@ -257,18 +260,20 @@ def test_many_refused_calls_are_few_lines_of_the_log(
 def test_of_one_caller_two_large_messages_are_held_and_others_are_served(
     decoder: type[Decoder],
 ) -> None:
-    large = b"\x0a\x80\x80\x40" + b"x" * (1 << 20)
+    def large(letter: bytes) -> bytes:
+        return b"\x0a\x80\x80\x40" + letter * (1 << 20)
 
     async def work() -> None:
         async with served() as (handlers, wire, target), channel(target, "ann") as ann:
             handlers.go.clear()
-            calls = [asyncio.ensure_future(answer(ann, large)) for _ in range(5)]
+            calls = [asyncio.ensure_future(answer(ann, large(b"a"))) for _ in range(5)]
             while handlers.inside < 2:
                 await asyncio.sleep(0)
             async with channel(target, "bob") as bob:  # not in ann's way
-                others = [asyncio.ensure_future(answer(bob, large)) for _ in range(2)]
-                while handlers.inside < 4:
+                others = [asyncio.ensure_future(answer(bob, large(b"b"))) for _ in range(2)]
+                while handlers.first_letters["b"] < 2:
                     await asyncio.sleep(0)
+                assert handlers.first_letters == {"a": 2, "b": 2}
                 assert decoder.calls == 4
                 assert wire.to_server < 5 << 20  # of 7 MiB
                 handlers.go.set()
