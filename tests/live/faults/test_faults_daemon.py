@@ -164,11 +164,11 @@ def test_an_array_whose_elements_fail_at_once_harms_no_other_job(
 
 
 def test_a_time_limit_counts_running_time(small: LocalCluster, seen: Witnessed) -> None:
-    job = seen.submit("sleep 600", time="4s", grace="1s")
+    job = seen.submit("sleep 600", time="8s", grace="1s")
     small.until(job, "RUNNING")
     small.cli("suspend", str(job))
     small.until(job, "SUSPENDED")
-    time.sleep(5)  # longer than the limit
+    time.sleep(9)  # longer than the limit
     assert small.job(job).state == "SUSPENDED"
     small.cli("resume", str(job))
     ended = small.until(job, "TIMEOUT")

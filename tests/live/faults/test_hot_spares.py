@@ -24,7 +24,7 @@ def submitted(site: LocalCluster, *words: str) -> int:
 
 
 def test_a_broken_node_of_a_gang_is_replaced_by_the_spare_one(site: LocalCluster) -> None:
-    assert site.node("n3").state == "spare"
+    eventually("all were heard", lambda: site.node("n3").state == "spare")
     assert site.cli("nodes", "-o", "name,state", "n3").split()[-1] == "spare"
     refused = site.run("submit", "-N", "3", "--gpus-per-node", "2", "--wrap", "true")
     assert (refused.returncode, "the cluster has 2 nodes" in refused.stderr) == (1, True)

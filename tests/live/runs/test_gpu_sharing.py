@@ -131,10 +131,9 @@ def test_gavel_pairs_trainings_whose_pair_was_measured() -> None:
         jobs = [train("cnn"), train("rnn")]
         eventually(
             "Gavel puts them on the same GPU",
-            lambda: all(cluster.job(job).state == "RUNNING" for job in jobs),
+            lambda: beside(cluster, jobs[0]) == [jobs[1]],
             within=60,
         )
-        assert beside(cluster, jobs[0]) == [jobs[1]]
         third = train("unknown")
         cluster.cli("cancel", *map(str, jobs))
         cluster.until(third, "RUNNING", within=40)
