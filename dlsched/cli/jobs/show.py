@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from dlsched.cli.daemon_options import DaemonOptions
@@ -86,21 +86,13 @@ def _lines(detail: Detail, out: Terminal, *, why_order: bool) -> Iterator[str]:
     cause += [("parameters", swept)] if swept else []
     cause += [("awaited by", ",".join(map(str, detail.awaited_by)))] if detail.awaited_by else []
     pairs = [*_facts(job), *cause, *_sharing(detail), *_host_share(detail), *_files(detail)]
-    width = max(len(key) for key, _ in pairs)
-    for key, value in pairs:
-        yield f"  {key:<{width}}  {shown(value)}"
+    yield from _aligned(pairs, out)
     if why_order and detail.order_numbers:
         yield out.styled("In the policy's order:", "strong")
-        numbers = _in_order(detail.order_numbers)
-        width = max(len(key) for key, _ in numbers)
-        for key, value in numbers:
-            yield f"  {shown(key):<{width}}  {shown(value)}"
+        yield from _aligned(_in_order(detail.order_numbers), out)
     if detail.training is not None:
         yield out.styled("Training:", "strong")
-        lines = list(_training_lines(detail.training))
-        width = max(len(key) for key, _ in lines)
-        for key, value in lines:
-            yield f"  {key:<{width}}  {shown(value)}"
+        yield from _aligned(list(_training_lines(detail.training)), out)
     if detail.runs:
         yield out.styled("Runs:", "strong")
         for run in detail.runs:
@@ -116,6 +108,15 @@ def _lines(detail: Detail, out: Terminal, *, why_order: bool) -> Iterator[str]:
         yield out.styled("Why pending:", "strong")
         for line in [*_why_pending(detail, why_order), *_prediction(job)]:
             yield from out.wrapped(f"  {shown(line)}", "    ")
+
+
+def _aligned(pairs: Sequence[tuple[str, str]], out: Terminal) -> Iterator[str]:
+    """Names and values in two columns."""
+    from dlsched.cli.output.terminal import shown  # noqa: PLC0415
+
+    width = max(len(key) for key, _ in pairs)
+    for key, value in pairs:
+        yield from out.wrapped(f"  {shown(key):<{width}}  {shown(value)}", " " * (width + 4))
 
 
 def _in_order(numbers: dict[str, str]) -> list[tuple[str, str]]:

@@ -235,6 +235,17 @@ def test_a_narrow_terminal_cuts_and_has_colours_and_the_last_line(model):
     assert " ".join(footer.split()) == FOOTER.strip()
 
 
+def test_a_narrow_terminal_breaks_values_of_show_between_words(control, job_view):
+    detail = pb.JobDetail(job=job_view(11157), request=pb.JobRequest(argv=["some", "words"] * 15))
+    control.answers["Show"] = pb.ShowReply(jobs=[detail])
+    _, out = on_a_terminal("show", "11157", "--color", "never", columns=80)
+    lines = out.splitlines()
+    assert max(map(len, lines)) <= 80
+    [at] = [k for k, line in enumerate(lines) if line.startswith("  command ")]
+    assert len(lines[at + 1]) - len(lines[at + 1].lstrip()) == lines[at].index("some")
+    assert " ".join(" ".join(lines[at : at + 3]).split()).count("some words") == 15
+
+
 def test_a_narrow_terminal_breaks_events_between_words(control, job_view):
     event = pb.EventView(at=1795242340.0, kind="requeue", actor="n1", text="some words " * 9)
     detail = pb.JobDetail(job=job_view(11157), request=pb.JobRequest(argv=["true"]), events=[event])
