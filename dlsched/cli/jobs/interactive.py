@@ -30,8 +30,8 @@ class Words:
         granted: once it runs.
         over: at the end.
         revoked: at the end, when the job was stopped.
-        cancels: the job when the program leaves it: by Ctrl-C, where no terminal passes it on, or
-            because nothing reads its output any more.
+        cancels: whether the job is cancelled when the program leaves it: by Ctrl-C, where no
+            terminal passes it on, or because nothing reads its output any more.
     """
 
     name: str

@@ -115,7 +115,7 @@ def lines(
         separator: stands between cells, in place of widths and what is between them.
         rule: a line of dashes below the titles.
         padded: whether cells without a width are as wide as the widest; else as their texts.
-        within: the width of the terminal, for which names of jobs are cut; None: nothing is.
+        within: the width of the terminal: names of jobs are cut to fit it; None: they are not.
     """
     kept = list(rows)
     cells = [part for part in parts if part.cell is not None] if separator else parts
