@@ -368,6 +368,26 @@ class LocalCluster:
         assert found is not None
         return found
 
+    def until_begun(self, job: int) -> Job:
+        """A job once every node of its run executes it, whatever becomes of daemon and agents.
+
+        RUNNING alone says less: the daemon has released the run, and its nodes hear of it later.
+        """
+
+        def begun() -> Job | None:
+            found = self.job(job)
+            if found.state != "RUNNING":
+                return None
+            records = self.folder.glob(f"*/state/jobs/{job}.{found.run}.*/released")
+            return found if len([*records]) == len(found.nodes) else None
+
+        try:
+            found = eventually(f"all nodes execute job {job}", begun)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.story(job)}") from None
+        assert found is not None
+        return found
+
     def story(self, job: int) -> str:
         """What `show` says of a job, and the last words of all processes."""
         done = self.run("show", str(job))

@@ -1,8 +1,9 @@
 """Ranks of which one fails, or hangs, in the middle of a training.
 
-    python failing_program.py fail|exit|hang|evaluate|ddp RANK STEP
+    python failing_program.py fail|exit|hang|evaluate|ddp RANK STEP [GATE]
 
-`ddp` fails as `fail` does, in a training with PyTorch.
+`ddp` fails as `fail` does, in a training with PyTorch. With GATE, no rank goes on from that step
+before there is a file of this name.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from pathlib import Path
 from dlsched.job import attach
 
 what, bad_rank, bad_step = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+gate = Path(sys.argv[4]) if len(sys.argv) > 4 else None
 
 
 def read_batch(rank: int, step: int) -> float:
     """Give a batch, unless this is the rank and the step at which something goes wrong."""
+    while step == bad_step and gate is not None and not gate.exists():
+        time.sleep(0.05)
     mark = Path(f"went-wrong-{job.runtime.job}")
     if rank == bad_rank and step == bad_step and not mark.exists():
         mark.touch()
@@ -48,7 +52,7 @@ with attach(every_steps=5) as job:
             return float(loss)
 
     job.checkpoint.register("nothing", save=lambda file: file.write(b"x"), load=lambda file: None)
-    for step in range(job.restore(), bad_step + 60):
+    for step in range(job.restore(), bad_step + 20):
         time.sleep(0.05)
         loss = learn(read_batch(job.rank, step))
         if what == "evaluate" and step == bad_step:

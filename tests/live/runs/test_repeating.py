@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,15 +30,16 @@ def full(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
 class Gang:
     """A gang on all GPUs of which rank 3 fails once, and a job of a higher rank that waits."""
 
-    def __init__(self, cluster: LocalCluster, *options: str, step: int = 40) -> None:
+    def __init__(self, cluster: LocalCluster, *options: str) -> None:
         self.cluster = cluster
-        program = [sys.executable, str(PROGRAM), "fail", "3", str(step)]
+        self._gate = cluster.folder / f"gate-{time.monotonic_ns()}"
+        program = [sys.executable, str(PROGRAM), "fail", "3", "10", str(self._gate)]
         words = ["--launch", "gpu", "-N", "2", "--gpus-per-node", "2", "--retries", "2"]
         out = ["-o", f"{cluster.out}/%j.%t.out"]
         self.job = int(cluster.cli("submit", "--parsable", *words, *options, *out, "--", *program))
-        cluster.until(self.job, "RUNNING", within=60)
+        cluster.until_begun(self.job)
         self.rival = cluster.submit("true", gpus="4", priority="100")
-        self.failed = cluster.folder / f"went-wrong-{self.job}"
+        self._failed = cluster.folder / f"went-wrong-{self.job}"
 
     def shown(self) -> dict[str, Any]:
         """What `show --json` tells of the gang."""
@@ -49,9 +51,10 @@ class Gang:
         """The kinds of the gang's events."""
         return [event["kind"] for event in self.shown()["events"]]
 
-    def wait_for_failure(self) -> None:
-        """Until its rank has failed."""
-        eventually("rank 3 fails", self.failed.exists, within=60)
+    def fail(self) -> None:
+        """Let its rank fail, and wait until it has."""
+        self._gate.touch()
+        eventually("rank 3 fails", self._failed.exists)
 
     def ends_in_place(self) -> dict[str, Any]:
         """Check that its second run had the same GPUs before the rival got them."""
@@ -77,6 +80,7 @@ def test_a_gang_that_fails_starts_again_on_its_gpus_before_a_job_of_higher_rank(
     full: LocalCluster,
 ) -> None:
     gang = Gang(full)
+    gang.fail()
     shown = gang.ends_in_place()
     cause = str(eventually("the cause is known", lambda: gang.shown().get("cause")))
     line = f"restarted in place after exit 1 on {[*shown['runs'][0]['nodes']][1]} (rank 3): "
@@ -86,6 +90,7 @@ def test_a_gang_that_fails_starts_again_on_its_gpus_before_a_job_of_higher_rank(
 
 def test_a_job_may_wait_for_its_retry_in_the_queue(full: LocalCluster) -> None:
     gang = Gang(full, "--retry-elsewhere")
+    gang.fail()
     ended = full.until(gang.job, "COMPLETED", within=120)
     rival = full.until(gang.rival, "COMPLETED", within=60)
     assert rival.started_at is not None
@@ -98,7 +103,7 @@ def test_a_job_may_wait_for_its_retry_in_the_queue(full: LocalCluster) -> None:
 def test_a_drained_node_is_left_at_the_retry(full: LocalCluster) -> None:
     gang = Gang(full)
     full.cli("drain", "n1", "--reason", "bad fan")
-    gang.wait_for_failure()
+    gang.fail()
     assert full.until(gang.job, "PENDING", within=60).failures == 1
     full.cli("resume-node", "n1")
     assert full.until(gang.job, "COMPLETED", within=120).starts == 2
@@ -110,7 +115,7 @@ def test_a_daemon_or_agent_that_dies_meanwhile_costs_no_place(
 ) -> None:
     gang = Gang(full)
     full.kill(which)
-    gang.wait_for_failure()
+    gang.fail()
     if which == "daemon":
         full.start_daemon()
     else:
