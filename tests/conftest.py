@@ -31,6 +31,8 @@ from simulate.services.description import Service
 from simulate.settings import RunSettings
 from simulate.traces.trace import Trace
 
+pytest_plugins = ["tests.second_try"]
+
 # containers often forbid bytecode files: every process of the tests would compile its imports
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -74,13 +76,6 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         default = marked == DEFAULT_MARKER
         took = "5 minutes" if default else "50 minutes with fidelity and slow tests"
         reporter.write_line(f"All tests of {marked or 'every kind'!r}: {took} on two processors.")
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print why tests failed that passed when they were tried again."""
-    for report in terminalreporter.stats.get("rerun", []):
-        terminalreporter.section(f"failed first, and is tried again: {report.nodeid}", sep="_")
-        terminalreporter.write_line(report.longreprtext)
 
 
 Job = tuple[float, float, float]  # submit, GPUs, duration

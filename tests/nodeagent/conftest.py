@@ -28,13 +28,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "timing(timing): the protocol's numbers of this cluster")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Any:
-    report = yield
-    setattr(item, f"outcome_{report.when}", report)
-    return report
-
-
 @pytest.fixture(scope="module")
 def _shared() -> Iterator[Any]:
     made = Cluster()
@@ -50,8 +43,7 @@ def calm(_shared: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
     folder.mkdir(mode=0o755)
     yield SimpleNamespace(leader=_shared.leader, agents=_shared.agents, folder=folder)
     _shared.leader.cancel_all()
-    outcome = getattr(request.node, "outcome_call", None)
-    if outcome is not None and outcome.failed:
+    if request.node.outcomes.get("call") == "failed":
         for name in ("n1", "n2"):
             print(f"--- log of {name}\n{_shared.agents[name].log.read_text()[-4000:]}")
 
@@ -61,5 +53,4 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
     timing = request.node.get_closest_marker("timing")
     made = Cluster(*timing.args) if timing is not None else Cluster()
     yield made
-    outcome = getattr(request.node, "outcome_call", None)
-    made.close(failed=outcome is not None and outcome.failed)
+    made.close(failed=request.node.outcomes.get("call") == "failed")

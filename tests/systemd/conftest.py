@@ -44,15 +44,6 @@ def cluster(machine: Any) -> Any:
 def lab(cluster: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
     """The same with no job of an earlier test; a failed one shows what the services said."""
     yield cluster
-    outcome = getattr(request.node, "outcome_call", None)
-    if outcome is not None and outcome.failed:
+    if request.node.outcomes.get("call") == "failed":
         print(cluster.machine.run("journalctl", "-u", "dlsched-*", "-o", "cat", "-n", "60").stdout)
     cluster.end_all()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Any:
-    """Let fixtures see how a test went."""
-    report = yield
-    setattr(item, f"outcome_{report.when}", report)
-    return report
