@@ -46,7 +46,7 @@ def persist(submit: Witnessed, body: str, **options: object) -> int:
     def accepted() -> int:
         return submit.submit(body, **options)
 
-    return eventually("a submission is accepted", accepted, within=40)
+    return eventually("a submission is accepted", accepted)
 
 
 @pytest.mark.parametrize(
@@ -73,22 +73,20 @@ def test_at_whatever_point_the_daemon_dies_its_answers_hold(
     cluster.kill("n2")
     with started_again_when_it_dies(cluster, point) as died:
         cluster.start_agent("n2")
-        eventually(
-            "it answers, or has died", lambda: cluster.run("queue").returncode == 0, within=40
-        )
+        eventually("it answers, or has died", lambda: cluster.run("queue").returncode == 0)
         gang = persist(witnessed, "sleep 0.2", nodes=2, gpus_per_node=1, launch="node")
         requeued = persist(witnessed, "[ $DLSCHED_RUN -gt 1 ] || sleep 600")
         held = persist(witnessed, "exit 3", hold="yes")
-        eventually("it began", lambda: witnessed.began(requeued), within=40)
+        eventually("it began", lambda: witnessed.began(requeued))
         for words in (("requeue", str(requeued)), ("release", str(held))):
-            eventually(words[0], lambda w=words: cluster.run(*w).returncode == 0, within=40)
+            eventually(words[0], lambda w=words: cluster.run(*w).returncode == 0)
         assert died.wait(40)
     cluster.wait_until_up()
     witnessed.check()
-    assert cluster.until(gang, "COMPLETED", within=60).starts == 1
-    again = cluster.until(requeued, "COMPLETED", within=60)
+    assert cluster.until(gang, "COMPLETED").starts == 1
+    again = cluster.until(requeued, "COMPLETED")
     assert (again.failures, again.preemptions) == (0, 0)
-    assert cluster.until(held, "FAILED", within=60).exit_code == 3
+    assert cluster.until(held, "FAILED").exit_code == 3
     unmoved = cluster.job(stays)
     assert (unmoved.state, unmoved.starts) == ("RUNNING", 1)
 
@@ -120,7 +118,7 @@ def test_changes_of_operators_and_users_survive_a_restart(
     ]
     cluster.kill("daemon")
     cluster.start_daemon()
-    eventually("it answers", lambda: cluster.run("queue").returncode == 0, within=60)
+    eventually("it answers", lambda: cluster.run("queue").returncode == 0)
     eventually("the same reasons", lambda: told() == before)
     node = eventually("n2 is back", lambda: cluster.node("n2"))
     eventually("drained", lambda: cluster.node("n2").state == "drained")
@@ -136,13 +134,13 @@ def test_a_daemon_that_was_paused_goes_on_without_harm(
     """Jobs end and nodes beat while it believes that no time passes."""
     ends, stays = seen.submit("sleep 1; exit 5"), seen.submit("sleep 600")
     for job in (ends, stays):
-        eventually("it began", lambda j=job: seen.began(j) == 1, within=40)
+        eventually("it began", lambda j=job: seen.began(j) == 1)
     daemon = small.processes["daemon"]
     daemon.send_signal(signal.SIGSTOP)
     eventually("it ended", lambda: any("end" in line for line in seen.lines(ends)))
     time.sleep(4)  # more than any window of nodes that are late
     daemon.send_signal(signal.SIGCONT)
-    assert small.until(ends, "FAILED", within=60).exit_code == 5
+    assert small.until(ends, "FAILED").exit_code == 5
     assert (small.job(stays).state, small.job(stays).starts) == ("RUNNING", 1)
     small.wait_until_up()
 
@@ -158,7 +156,7 @@ def test_an_array_whose_elements_fail_at_once_harms_no_other_job(
     def over() -> bool:
         return [job.state for job in small.jobs(range(first, first + 100))] == ["FAILED"] * 100
 
-    eventually("all have failed", over, within=60)
+    eventually("all have failed", over)
     assert {job.starts for job in small.jobs(range(first, first + 100))} == {1}
     assert (small.job(stays).state, small.job(stays).starts) == ("RUNNING", 1)
 

@@ -48,7 +48,7 @@ def test_a_node_that_the_site_switches_off_gives_its_jobs_to_others(fenced: Loca
     def node() -> Node:
         return fenced.node(where)
 
-    eventually("the command is asked", asked.exists, within=60)
+    eventually("the command is asked", asked.exists)
     eventually("that is shown", lambda: "the fencing command runs" in node().reason)
     answer = fenced.folder / "answer"
     answer.write_text("1 no such outlet\n")
@@ -58,7 +58,7 @@ def test_a_node_that_the_site_switches_off_gives_its_jobs_to_others(fenced: Loca
     assert (fenced.job(job).state, fenced.job(job).starts) == ("RUNNING", 1)
     assert asked.read_text().split()[0] == where
     answer.unlink()
-    eventually("it is tried again", lambda: len(asked.read_text().splitlines()) == 2, within=60)
+    eventually("it is tried again", lambda: len(asked.read_text().splitlines()) == 2)
     assert fenced.job(job).starts == 1  # while it runs, nothing is known
     fenced.power_off(where)
     answer.write_text("0")
@@ -79,7 +79,7 @@ def test_an_answer_after_the_node_was_heard_again_ends_nothing(fenced: LocalClus
     where = fenced.until(job, "RUNNING").nodes[0]
     eventually("it began", lambda: seen.began(job) == 1)
     fenced.processes[where].send_signal(signal.SIGSTOP)
-    eventually("the command is asked", asked.exists, within=60)
+    eventually("the command is asked", asked.exists)
     fenced.processes[where].send_signal(signal.SIGCONT)
     fenced.wait_until_up()
     (fenced.folder / "answer").write_text("0")

@@ -56,7 +56,7 @@ def start_and_join(cluster: LocalCluster, name: str) -> None:
         return ago is not None and ago < time.monotonic() - since
 
     try:
-        eventually(f"{name} has joined", is_heard, within=60)
+        eventually(f"{name} has joined", is_heard)
     except AssertionError as error:
         raise AssertionError(f"{error}\n{cluster.log(name)}\n{cluster.log('daemon')}") from None
 
@@ -66,7 +66,7 @@ def test_a_run_goes_on_alone_after_its_node_has_lost_its_records(small: LocalClu
     shutil.copytree(home / "state", home / "copy", ignore=shutil.ignore_patterns("*.new"))
     script = f"echo began; while [ ! -e {gate} ]; do sleep 0.05; done; exit 3"
     job = small.submit(script, nodelist="n1", gpus="4")
-    eventually("it began", lambda: small.output(job), within=40)
+    eventually("it began", lambda: small.output(job))
     for lose in LOSSES:
         small.kill("n1")
         lose(home)
@@ -74,7 +74,7 @@ def test_a_run_goes_on_alone_after_its_node_has_lost_its_records(small: LocalClu
         assert (small.job(job).state, small.output(job)) == ("RUNNING", "began\n"), lose.__name__
     assert small.log("daemon", 1_000_000).count("lost its records: 1 run kept, 0 given") >= 3
     gate.touch()
-    ended = small.until(job, "COMPLETED", "FAILED", within=40)
+    ended = small.until(job, "COMPLETED", "FAILED")
     assert (ended.state, ended.exit_code, ended.starts) == ("FAILED", 3, 1)
     assert small.output(job) == "began\n"
     eventually("its files are gone", lambda: not any((home / "state" / "jobs").iterdir()))
@@ -85,7 +85,7 @@ def test_a_run_that_is_lost_with_its_keeper_starts_once_more_under_its_own_numbe
 ) -> None:
     job = small.submit(f"echo $DLSCHED_RUN >>{small.folder}/runs; sleep 600", nodelist="n1")
     runs = small.folder / "runs"
-    eventually("it began", runs.exists, within=40)
+    eventually("it began", runs.exists)
     [record] = (small.folder / "n1" / "state" / "jobs").glob("*/run.json")
     small.kill("n1")
     keeper = psutil.Process(json.loads(record.read_text())["keeper"]["pid"])
@@ -93,13 +93,13 @@ def test_a_run_that_is_lost_with_its_keeper_starts_once_more_under_its_own_numbe
     keeper.wait(10)
     wipe(small.folder / "n1")
     start_and_join(small, "n1")
-    eventually("it began again", lambda: runs.read_text() == "1\n2\n", within=40)
+    eventually("it began again", lambda: runs.read_text() == "1\n2\n")
     assert "no record of it is left" in small.cli("show", str(job))
 
 
 def test_a_second_agent_of_one_name_is_refused_and_said(small: LocalCluster) -> None:
     job = small.submit("echo began; sleep 600", nodelist="n1")
-    eventually("it began", lambda: small.output(job), within=40)
+    eventually("it began", lambda: small.output(job))
     first = small.processes.pop("n1")
     shutil.move(small.folder / "n1" / "agent.toml", small.folder / "first.toml")
     try:

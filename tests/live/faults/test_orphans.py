@@ -24,7 +24,7 @@ def test_an_orphan_of_a_restored_database_is_shown_and_ended(small: LocalCluster
     again = small.run("admin", "backup", str(older), "--config", config)
     assert (again.returncode, again.stderr) == (2, f"dlsched: {older} exists already\n")
     job = small.submit("echo began; sleep 600", nodelist="n1", gpus="4")
-    eventually("it began", lambda: small.output(job), within=40)
+    eventually("it began", lambda: small.output(job))
     assert orphans(small) == []
     early = small.run("admin", "restored", "--config", config)
     assert (early.returncode, early.stderr) == (
@@ -38,7 +38,7 @@ def test_an_orphan_of_a_restored_database_is_shown_and_ended(small: LocalCluster
     assert said == "the next job is 51\n"
     small.start_daemon()
     small.wait_until_up()
-    [orphan] = eventually("it is an orphan", lambda: orphans(small), within=60)
+    [orphan] = eventually("it is an orphan", lambda: orphans(small))
     assert (orphan["node"], orphan["job"], orphan["run"]) == ("n1", job, 1)
     assert (orphan["state"], len(orphan["gpus"])) == ("running", 4)
     assert orphan["run_id"] in small.cli("admin", "orphans")
@@ -51,6 +51,6 @@ def test_an_orphan_of_a_restored_database_is_shown_and_ended(small: LocalCluster
     assert wrong.stderr == "dlsched: run no-such-run: it is no orphan\n"
     assert len(orphans(small)) == 1
     small.cli("admin", "orphans", "--end", orphan["run_id"])
-    eventually("it is gone", lambda: not orphans(small), within=60)
-    small.until(waits, "COMPLETED", within=60)
+    eventually("it is gone", lambda: not orphans(small))
+    small.until(waits, "COMPLETED")
     assert small.output(job) == "began\n"

@@ -41,19 +41,19 @@ def test_a_run_without_its_keeper_is_over_when_an_operator_says_so(
     escape = f"( setsid env -i /bin/sh -c '{loop}' </dev/null >/dev/null 2>&1 & )"
     script = f"echo $DLSCHED_RUN >>{runs}; [ $DLSCHED_RUN = 1 ] || exit 0; {escape}; sleep 600"
     job = cluster.submit(script, gpus="4", retries="1")
-    eventually("a process has escaped", escaped.exists, within=60)
+    eventually("a process has escaped", escaped.exists)
     waits = cluster.submit("true", gpus="1")
 
     (record,) = (cluster.folder / "n1" / "state").glob("jobs/*/run.json")
     psutil.Process(json.loads(record.read_text())["keeper"]["pid"]).kill()
     doubt = "KeeperLost(n1: processes may be alive)"
-    eventually("the doubt is told", lambda: doubt in cluster.cli("show", str(job)), within=60)
+    eventually("the doubt is told", lambda: doubt in cluster.cli("show", str(job)))
     cluster.kill("n1")  # the next agent does not know better
     cluster.start_agent("n1")
     cluster.kill("daemon")  # nor does the next daemon
     cluster.start_daemon()
     problem = f"job {job} lost its keeper on n1, where its processes may be alive"
-    eventually("so", lambda: problem in cluster.run("admin", "status").stdout, within=60)
+    eventually("so", lambda: problem in cluster.run("admin", "status").stdout)
     assert (cluster.job(job).state, cluster.job(waits).state) == ("RUNNING", "PENDING")
     assert runs.read_text() == "1\n"
 
@@ -67,7 +67,7 @@ def test_a_run_without_its_keeper_is_over_when_an_operator_says_so(
     assert f"job {waits}: no node is in doubt about its run" in wrong.stderr
     psutil.Process(pid).kill()
     cluster.cli("admin", "run-over", str(job), "--confirmed")
-    cluster.until(job, "COMPLETED", within=60)
-    cluster.until(waits, "COMPLETED", within=60)
+    cluster.until(job, "COMPLETED")
+    cluster.until(waits, "COMPLETED")
     assert runs.read_text() == "1\n2\n"
     eventually("its files are gone", lambda: not [*(cluster.folder / "n1/state/jobs").iterdir()])

@@ -66,16 +66,14 @@ def sharing() -> Iterator[Sharing]:
 def test_an_opportunistic_training_yields_to_the_owner_of_its_gpu(sharing: Sharing) -> None:
     """It stands still until the owner's time is known, grows, shrinks, and gets all at the end."""
     opportunistic = sharing.train("opportunistic", "--opportunistic")
-    sharing.until(opportunistic, "RUNNING", within=60)
-    eventually("it works alone", lambda: len(sharing.steps("opportunistic")) > 5, within=90)
+    sharing.until(opportunistic, "RUNNING")
+    eventually("it works alone", lambda: len(sharing.steps("opportunistic")) > 5)
     owner = sharing.train("owner")
-    sharing.until(owner, "RUNNING", within=60)
+    sharing.until(owner, "RUNNING")
     assert sharing.job(opportunistic).state == "RUNNING"
-    eventually("it yields", lambda: sharing.shares(opportunistic)[-1:] == [0], within=30)
-    eventually("it has stopped", lambda: _stands(sharing, "opportunistic"), within=60)
-    eventually(
-        "it goes on", lambda: max(sharing.shares(opportunistic)[2:], default=0) >= 10, within=120
-    )
+    eventually("it yields", lambda: sharing.shares(opportunistic)[-1:] == [0])
+    eventually("it has stopped", lambda: _stands(sharing, "opportunistic"))
+    eventually("it goes on", lambda: max(sharing.shares(opportunistic)[2:], default=0) >= 10)
     alone = len(sharing.steps("owner"))
 
     sharing.kill("n1")
@@ -83,7 +81,7 @@ def test_an_opportunistic_training_yields_to_the_owner_of_its_gpu(sharing: Shari
     before = sharing.shares(opportunistic)[-1]
     sharing.start_agent("n1")
     sharing.wait_until_up()
-    eventually("it grows on", lambda: len(sharing.shares(opportunistic)) > decided, within=120)
+    eventually("it grows on", lambda: len(sharing.shares(opportunistic)) > decided)
     assert sharing.shares(opportunistic)[decided] in (before + 5, before // 2), (
         "not from the beginning"
     )
@@ -91,14 +89,14 @@ def test_an_opportunistic_training_yields_to_the_owner_of_its_gpu(sharing: Shari
     beside = sharing.steps("owner")[alone:]
     assert median(beside) <= 2 * median(sharing.steps("owner")[5:alone])
     sharing.slow("owner").touch()  # whatever slows the owner, the others pay for it
-    eventually("it shrinks to nothing", lambda: sharing.shares(opportunistic)[-1] == 0, within=120)
+    eventually("it shrinks to nothing", lambda: sharing.shares(opportunistic)[-1] == 0)
     sharing.slow("owner").unlink()
 
     sharing.slow("owner").with_name("owner.slow.end").touch()
-    sharing.until(owner, "COMPLETED", within=60)
-    eventually("all is its own", lambda: sharing.shares(opportunistic)[-1] == 100, within=60)
+    sharing.until(owner, "COMPLETED")
+    eventually("all is its own", lambda: sharing.shares(opportunistic)[-1] == 100)
     steps = len(sharing.steps("opportunistic"))
-    eventually("it works", lambda: len(sharing.steps("opportunistic")) > steps + 5, within=60)
+    eventually("it works", lambda: len(sharing.steps("opportunistic")) > steps + 5)
     assert sharing.job(opportunistic).run == 1
 
 

@@ -126,7 +126,7 @@ def test_a_suspension_is_no_hang_but_a_later_hang_is_told(one_node: LocalCluster
         [shown] = json.loads(one_node.cli("show", str(job), "--json"))["jobs"]
         return bool(shown["progress"] is not None and shown["progress"] > step)
 
-    eventually("some reports", lambda: has_passed(60), within=60)
+    eventually("some reports", lambda: has_passed(60))
     one_node.cli("suspend", str(job))
     one_node.until(job, "SUSPENDED")
     time.sleep(2 * LEAST_S)

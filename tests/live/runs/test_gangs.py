@@ -38,7 +38,7 @@ def test_a_gang_that_fails_on_one_node_starts_nowhere(small: LocalCluster) -> No
     assert not list(marks.iterdir())
     small.processes.pop("n2")
     small.start_agent("n2")
-    small.until(job, "RUNNING", within=30)
+    small.until(job, "RUNNING")
     eventually("both ran", lambda: len(list(marks.iterdir())) == 2)
     uncharged = small.job(job)
     assert (uncharged.failures, uncharged.preemptions) == (0, 0)

@@ -57,9 +57,7 @@ class Training:
 
     def wait_for_steps(self, run: int, count: int = 5) -> None:
         """Until a run has done some steps."""
-        eventually(
-            f"run {run} does {count} steps", lambda: len(self.steps(run)) >= count, within=90
-        )
+        eventually(f"run {run} does {count} steps", lambda: len(self.steps(run)) >= count)
 
     def run_ends(self) -> list[str]:
         """How its runs have ended, as `show` tells it."""
@@ -104,7 +102,7 @@ def test_a_preempted_training_that_leaves_its_loop_is_not_complete(cluster: Loca
     training = Training(cluster, "rival", TORCHRUN, "breaks", "--steps", "100000")
     training.wait_for_steps(1)
     rival = cluster.submit("sleep 1", gpus="4")  # has had nothing yet, so it goes first
-    cluster.until(rival, "COMPLETED", within=90)
+    cluster.until(rival, "COMPLETED")
     training.wait_for_steps(2)
     assert cluster.job(training.dependent).state == "PENDING"
     assert training.run_ends()[0].startswith("requeued: preempted (stopped by agreement, check")
@@ -118,10 +116,10 @@ def test_a_training_that_ends_by_itself_while_a_stop_is_asked_has_completed(
 ) -> None:
     training = Training(cluster, "done", TORCHRUN, "finishes", "--steps", "5")
     evaluating = training.seen.with_suffix(".evaluating")
-    eventually("the evaluation begins", evaluating.exists, within=90)
+    eventually("the evaluation begins", evaluating.exists)
     cluster.cli("requeue", str(training.job))
     cluster.until(training.job, "COMPLETING")
     training.seen.with_suffix(".go").touch()
-    ended = cluster.until(training.job, "COMPLETED", "FAILED", within=60)
+    ended = cluster.until(training.job, "COMPLETED", "FAILED")
     assert (ended.state, ended.starts) == ("COMPLETED", 1), cluster.story(training.job)
     cluster.until(training.dependent, "COMPLETED")

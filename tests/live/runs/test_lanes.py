@@ -126,7 +126,7 @@ def most_at_once(steps: list[Step]) -> int:
 def test_steps_that_do_not_fit_together_run_one_at_a_time(lanes: LaneCluster, record: Path) -> None:
     jobs = [lanes.train("v100", record, name, 12) for name in ("one", "two")]
     for job in jobs:
-        lanes.until(job, "COMPLETED", within=120)
+        lanes.until(job, "COMPLETED")
     steps = steps_of(record)
     assert len(steps) == 24
     assert overlapping(steps) == []
@@ -143,7 +143,7 @@ def first(steps: list[Step], name: str) -> float:
 def test_steps_that_fit_together_run_at_the_same_time(lanes: LaneCluster, record: Path) -> None:
     jobs = [lanes.train("a100", record, name, 10, least_s=0.1) for name in ("one", "two")]
     for job in jobs:
-        lanes.until(job, "COMPLETED", within=120)
+        lanes.until(job, "COMPLETED")
     steps = steps_of(record)
     assert len(steps) == 20
     assert overlapping(steps)
@@ -155,19 +155,19 @@ def test_a_job_that_hangs_in_its_turn_and_one_that_is_killed_hold_up_no_other(
     lanes: LaneCluster, record: Path
 ) -> None:
     hangs = lanes.train("v100", record, "hangs", 100, hangs_at=5)
-    eventually("it hangs", lambda: "hangs hangs" in read(record), within=60)
+    eventually("it hangs", lambda: "hangs hangs" in read(record))
     goes_on = lanes.train("v100", record, "goes-on", 8)
-    lanes.until(goes_on, "COMPLETED", within=120)
+    lanes.until(goes_on, "COMPLETED")
     dies = lanes.train("v100", record, "dies", 100, hangs_at=3)
     lanes.cli("cancel", str(hangs))
-    lanes.until(hangs, "CANCELLED", within=60)
-    eventually("it hangs", lambda: "dies hangs" in read(record), within=60)
+    lanes.until(hangs, "CANCELLED")
+    eventually("it hangs", lambda: "dies hangs" in read(record))
     after = lanes.train("v100", record, "after", 8)
-    eventually("it runs", lambda: lanes.job(after).state == "RUNNING", within=60)
+    eventually("it runs", lambda: lanes.job(after).state == "RUNNING")
     [process] = [each for each in lanes.remaining() if "dies" in each.cmdline()]
     os.kill(process.pid, signal.SIGKILL)
-    lanes.until(dies, "FAILED", within=60)
-    lanes.until(after, "COMPLETED", within=120)
+    lanes.until(dies, "FAILED")
+    lanes.until(after, "COMPLETED")
 
 
 def read(record: Path) -> str:
@@ -182,18 +182,17 @@ def test_jobs_go_on_while_the_agent_is_away_and_after_it_is_back(
     def done(name: str) -> int:
         return sum(each.name == name for each in steps_of(record))
 
-    eventually("both train", lambda: done("one") > 3 and done("two") > 3, within=60)
+    eventually("both train", lambda: done("one") > 3 and done("two") > 3)
     lanes.kill("n1")
     before = done("one"), done("two")
     eventually(
         "both go on without an agent",
         lambda: done("one") > before[0] + 3 and done("two") > before[1] + 3,
-        within=60,
     )
     lanes.start_agent("n1")
     lanes.wait_until_up()
     for job in jobs:
-        lanes.until(job, "COMPLETED", within=120)
+        lanes.until(job, "COMPLETED")
     steps = steps_of(record)
     assert len(steps) == 80
     assert overlapping(steps) == []

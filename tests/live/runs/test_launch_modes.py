@@ -28,7 +28,7 @@ def told(pair: LocalCluster, script: str, **options: object) -> list[dict[str, s
     job = pair.submit(
         script, nodes="2", gpus_per_node="2", output=f"{pair.out}/%j.%n.%t.out", **options
     )
-    pair.until(job, "COMPLETED", within=60)
+    pair.until(job, "COMPLETED")
     texts = [path.read_text() for path in pair.out.glob(f"{job}.*.out")]
     lines = [line.split() for text in texts for line in text.splitlines()]
     found = [dict(zip((*NAMES, "SLURM_PROCID", "gpus"), line, strict=True)) for line in lines]
@@ -77,7 +77,7 @@ def test_ranks_inside_an_allocation_go_over_both_nodes(pair: LocalCluster) -> No
 def test_a_failing_rank_ends_the_others_and_gives_the_job_its_code(pair: LocalCluster) -> None:
     script = f"{RUN} -n 4 sh -c 'if [ $RANK = 3 ]; then exit 5; fi; exec sleep 600'"
     job = pair.submit(script, nodes="2", gpus_per_node="2")
-    ended = pair.until(job, "FAILED", within=60)
+    ended = pair.until(job, "FAILED")
     assert ended.exit_code != 0
     assert "rank 3 on n" in pair.output(job)
     assert "exit code 5" in pair.output(job)

@@ -40,20 +40,20 @@ def measured(cluster: LocalCluster) -> list[float]:
 def test_jobs_share_a_gpu_only_while_their_memory_fits(cluster: LocalCluster) -> None:
     first, second = (cluster.submit(FOREVER, share="0.5") for _ in range(2))
     for job in (first, second):
-        cluster.until(job, "RUNNING", within=30)
-    eventually("both were measured", lambda: measured(cluster) == [40.0, 50.0], within=60)
+        cluster.until(job, "RUNNING")
+    eventually("both were measured", lambda: measured(cluster) == [40.0, 50.0])
     whole = cluster.submit(FOREVER)
     moved = next(j for j in (first, second) if cluster.job(j).gpu_memory_bytes == 40 * 2**30)
     stays = first if moved == second else second
     cluster.cli("hold", str(moved))
     cluster.cli("requeue", str(moved))
-    cluster.until(whole, "RUNNING", within=60)
+    cluster.until(whole, "RUNNING")
     cluster.cli("release", str(moved))
     told = "Resources: GPUs with room for it have 80 GiB of memory; 90 GiB are needed"
-    eventually("it is told why", lambda: cluster.job(moved).reason == told, within=30)
+    eventually("it is told why", lambda: cluster.job(moved).reason == told)
     assert told in cluster.cli("show", str(moved))
     small = cluster.submit(FOREVER, share="0.2")  # nothing is known of its memory
-    cluster.until(small, "RUNNING", within=30)
+    cluster.until(small, "RUNNING")
     [shown] = json.loads(cluster.cli("show", str(stays), "--json"))["jobs"]
     assert shown["beside"] == [small]
     assert cluster.job(moved).state == "PENDING"

@@ -55,7 +55,7 @@ def test_each_line_has_its_rank_and_logs_shows_those_of_one(cluster: LocalCluste
     script = "for k in 1 2 3; do echo out $k; echo err $k >&2; sleep 0.1; done; printf end-$RANK"
     job = started(cluster, script)
     followed = cluster.cli("logs", str(job), "-f", "--rank", "2")
-    cluster.until(job, "COMPLETED", within=60)
+    cluster.until(job, "COMPLETED")
     own = [f"{stream} {k}" for k in (1, 2, 3) for stream in ("out", "err")]
     lines = cluster.output(job).splitlines()
     for rank in range(4):
@@ -80,7 +80,7 @@ def test_files_of_one_rank_have_no_labels_unless_they_are_wanted(cluster: LocalC
         for pattern, options in (("%2t", ()), ("with.%t", ["--label"]), ("without", ["--no-label"]))
     }
     for job in jobs.values():
-        cluster.until(job, "COMPLETED", within=60)
+        cluster.until(job, "COMPLETED")
     for rank in range(4):
         assert (cluster.out / f"{jobs['%2t']}.{rank:02}").read_text() == f"{rank}\n"
         assert (cluster.out / f"{jobs['with.%t']}.with.{rank}").read_text() == f"{rank}: {rank}\n"
@@ -100,7 +100,7 @@ def test_a_flood_of_bytes_arrives_to_the_last(cluster: LocalCluster) -> None:
         cluster, f"exec {sys.executable} {program}", "--export", f"SUMS={sums}", "-o",
         f"{cluster.out}/%j.%n.out",
     )  # fmt: skip
-    cluster.until(job, "COMPLETED", within=120)
+    cluster.until(job, "COMPLETED")
     for node in (0, 1):
         said = {rank: hashlib.sha256() for rank in (2 * node, 2 * node + 1)}
         for line in (cluster.out / f"{job}.{node}.out").read_bytes().split(b"\n")[:-1]:
@@ -118,9 +118,9 @@ def test_what_ranks_wrote_before_a_cancel_is_in_the_file(cluster: LocalCluster) 
     )
     job = started(cluster, script, "--grace", "2")
     last = [cluster.out / f"last.{rank}" for rank in range(4)]
-    eventually("all write", lambda: all(each.exists() for each in last), within=60)
+    eventually("all write", lambda: all(each.exists() for each in last))
     cluster.cli("cancel", str(job))
-    cluster.until(job, "CANCELLED", within=60)
+    cluster.until(job, "CANCELLED")
     for rank in range(4):
         lines = written(cluster, job, rank)
         byes = [line for line in lines if line.startswith("bye-")]
@@ -135,7 +135,7 @@ def test_a_killed_output_writer_harms_no_rank(cluster: LocalCluster) -> None:
     script = f"echo one; while [ ! -e {go} ]; do sleep 0.05; done; echo two"
     job = started(cluster, script)
     file = cluster.out / f"{job}.out"
-    eventually("all wrote", lambda: file.exists() and file.read_text().count("one") == 4, within=60)
+    eventually("all wrote", lambda: file.exists() and file.read_text().count("one") == 4)
 
     def writers() -> list[psutil.Process]:
         return [each for each in psutil.process_iter() if _writes(each, file)]
@@ -146,7 +146,7 @@ def test_a_killed_output_writer_harms_no_rank(cluster: LocalCluster) -> None:
         each.kill()
     eventually("others are there", lambda: len(set(writers()) - set(killed)) == 2)
     go.touch()
-    cluster.until(job, "COMPLETED", within=60)
+    cluster.until(job, "COMPLETED")
     assert sorted(file.read_text().splitlines()) == sorted(
         f"{rank}: {word}" for rank in range(4) for word in ("one", "two")
     )
@@ -165,7 +165,7 @@ def test_what_was_written_before_a_keeper_was_killed_stays_in_the_file(
     (record,) = (cluster.folder / "n1").glob(f"**/jobs/{job}.*/run.json")
     keeper = psutil.Process(json.loads(record.read_text())["keeper"]["pid"])
     keeper.kill()
-    ended = cluster.until(job, "FAILED", within=90)
+    ended = cluster.until(job, "FAILED")
     files = [cluster.out / f"{job}.{node}.out" for node in (0, 1)]
     every = psutil.process_iter
     eventually("no writer is left", lambda: not any(_writes(p, f) for p in every() for f in files))
@@ -188,10 +188,10 @@ def test_a_full_disk_holds_up_no_rank_and_what_is_lost_is_counted(
         "seq -f after-%g 3"
     )
     job = started(cluster, script, "-o", f"{small_disk}/%n.out")
-    eventually("all wrote", lambda: all(Path(f"{full}.{k}").exists() for k in range(4)), within=60)
+    eventually("all wrote", lambda: all(Path(f"{full}.{k}").exists() for k in range(4)))
     (small_disk / "filler").unlink()
     go.touch()
-    cluster.until(job, "COMPLETED", within=60)
+    cluster.until(job, "COMPLETED")
     for node in (0, 1):
         lines = (small_disk / f"{node}.out").read_text().splitlines()
         ranks = (2 * node, 2 * node + 1)
@@ -232,5 +232,5 @@ def test_an_output_that_cannot_be_opened_fails_the_job_before_it_runs(
 ) -> None:
     flag = cluster.folder / "ran"
     job = started(cluster, f"touch {flag}", "-o", f"{cluster.folder}/none/%j.out")
-    cluster.until(job, "FAILED", within=60)
+    cluster.until(job, "FAILED")
     assert not flag.exists()

@@ -145,13 +145,13 @@ def test_tasks_of_a_lost_node_run_again_and_a_killed_daemon_gives_none_twice() -
         )
         lost = cluster.job(job + 1).nodes[0]
         cluster.power_off(lost)
-        eventually("it is late", lambda: cluster.node(lost).state.startswith("late"), within=90)
+        eventually("it is late", lambda: cluster.node(lost).state.startswith("late"))
         assert counts(cluster, job)["running"] >= 2  # not given anew while nothing is known
         cluster.cli("admin", "node-down", lost, "--confirmed")
         gate.touch()
-        cluster.until(job, "COMPLETED", within=90)
-        cluster.until(job + 1, "COMPLETED", "PENDING", "RUNNING", within=90)
-        eventually("all are done", lambda: counts(cluster, job)["done"] == 80, within=90)
+        cluster.until(job, "COMPLETED")
+        cluster.until(job + 1, "COMPLETED", "PENDING", "RUNNING")
+        eventually("all are done", lambda: counts(cluster, job)["done"] == 80)
         times = Counter(marks.read_text().split())
         # those that were lost had not yet written
         assert times == Counter(str(number) for number in range(1, 81))
@@ -180,7 +180,7 @@ def test_no_task_is_lost_when_the_database_is_an_older_one() -> None:
         cluster.start_daemon()
         last.touch()
         for element in both:
-            cluster.until(element, "COMPLETED", within=90)
+            cluster.until(element, "COMPLETED")
         assert counts(cluster, job)["done"] == 60
         assert set(marks.read_text().split()) == {str(number) for number in range(1, 61)}
 

@@ -71,7 +71,7 @@ def test_requests_are_answered_between_iterations_and_change_no_bit(
         )  # fmt: skip
         job = int("".join(filter(str.isdigit, told)))
         try:
-            eventually("it listens", path.exists, within=120)
+            eventually("it listens", path.exists)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{cluster.output(job)}\n{cluster.story(job)}") from None
         ask = Asking(path)
