@@ -33,7 +33,10 @@ class EventLoop:
         self._calls[fd] = (call, READABLE)
 
     def unwatch(self, fd: int) -> None:
-        """Stop watching a descriptor; one that is not watched is ignored."""
+        """Stop watching a descriptor, before it is closed; one that is not watched is ignored.
+
+        After its close the events would go on as long as another process holds a copy.
+        """
         if self._calls.pop(fd, None) is not None:
             with contextlib.suppress(OSError):
                 self._poll.unregister(fd)
@@ -66,7 +69,7 @@ class EventLoop:
 
         The number of a descriptor that an earlier call has closed may be that of another one.
         """
-        meant = [(fd, mask, self._calls[fd][0]) for fd, mask in ready]
+        meant = [(fd, mask, self._calls[fd][0]) for fd, mask in ready if fd in self._calls]
         for fd, mask, call in meant:
             present = self._calls.get(fd)
             if present is not None and present[0] is call:

@@ -67,13 +67,11 @@ class AgentConnection:
 
     def _attach(self, connection: lean_socket.Socket) -> None:
         if self._agent is not None:  # there is one agent; an older connection is a dead one's
-            self._loop.unwatch(self._agent.socket.fileno())
-            self._agent.close()
+            self._close(self._agent)
         agent = self._agent = FrameSocket(connection)
         self._loop.watch(connection.fileno(), lambda mask: self._ready(agent, mask))
 
     def _ready(self, agent: FrameSocket, mask: int) -> None:
-        fd = agent.socket.fileno()
         if mask & WRITABLE:
             agent.flush()
         readable = mask & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR)
@@ -81,11 +79,16 @@ class AgentConnection:
         if agent.open:
             self._wait_to_write(agent)
         else:
-            self._loop.unwatch(fd)
-            self._agent = None if self._agent is agent else self._agent
+            self._close(agent)
             self._on_close()
         for message in messages:
             self._on_message(message)
+
+    def _close(self, agent: FrameSocket) -> None:
+        """End the watch first: a child that was just forked may hold the socket open."""
+        self._loop.unwatch(agent.socket.fileno())
+        agent.close()
+        self._agent = None
 
     def _wait_to_write(self, agent: FrameSocket) -> None:
         self._loop.wait_to_write(agent.socket.fileno(), agent.wants_to_write)

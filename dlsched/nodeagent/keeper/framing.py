@@ -60,7 +60,12 @@ class Frames:
 
 
 class FrameSocket:
-    """One connection of a keeper, never blocking."""
+    """One connection of a keeper, never blocking.
+
+    Attributes:
+        socket: stays open until `close`, so that a loop that watches it can end the watch first.
+        open: whether messages can still come and go.
+    """
 
     def __init__(self, connection: lean_socket.Socket) -> None:
         connection.setblocking(False)
@@ -88,12 +93,12 @@ class FrameSocket:
             except BlockingIOError:
                 return
             except OSError:
-                self.close()
+                self.open = False
                 return
             del self._outgoing[:sent]
 
     def receive(self) -> list[dict[str, Any]]:
-        """Return the messages that have arrived; close when the other side has closed."""
+        """Return the messages that have arrived; the connection is over when the other side is."""
         found: list[dict[str, Any]] = []
         while self.open:
             try:
@@ -103,16 +108,15 @@ class FrameSocket:
             except OSError:
                 data = b""
             if not data:
-                self.close()
+                self.open = False
                 break
             try:
                 found.extend(self._incoming.feed(data))
             except BrokenFrame:
-                self.close()
+                self.open = False
         return found
 
     def close(self) -> None:
         """Close the connection."""
-        if self.open:
-            self.open = False
-            self.socket.close()
+        self.open = False
+        self.socket.close()

@@ -36,3 +36,17 @@ def pipe_that_is_over() -> int:
     ours, theirs = os.pipe()
     os.close(theirs)
     return ours
+
+
+def test_events_of_a_descriptor_that_was_closed_too_early_call_nothing() -> None:
+    """The kernel reports it as long as a copy is open, and calls it by its old number."""
+    loop = EventLoop(lambda: None)
+    ours = pipe_that_is_over()
+    copy = os.dup(ours)
+    called: list[int] = []
+    loop.watch(ours, called.append)
+    os.close(ours)
+    loop.unwatch(ours)
+    loop.turn(None)
+    assert called == []
+    os.close(copy)
