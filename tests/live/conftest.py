@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -26,26 +26,6 @@ def database_of(request: pytest.FixtureRequest) -> str:
     url = server.make()
     request.addfinalizer(lambda: server.drop(url))
     return url
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Function, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """After a failure, the clusters of the module are made anew for whatever comes next."""
-    report = yield
-    if call.when == "call" and report.failed:
-        item.stash[_FAILED] = True
-    elif call.when == "teardown" and item.stash.get(_FAILED, False):
-        item.stash[_FAILED] = False
-        for definitions in item._fixtureinfo.name2fixturedefs.values():
-            made = definitions[-1].cached_result
-            if definitions[-1].scope == "module" and made and isinstance(made[0], LocalCluster):
-                definitions[-1].finish(item._request)  # type: ignore[arg-type]  # asks for its node
-    return report
-
-
-_FAILED = pytest.StashKey[bool]()
 
 
 @pytest.fixture(scope="module", params=DATABASES)
