@@ -9,6 +9,7 @@ not texts, `{"a": n}` an array and `{"b": n}` bytes, both of which follow the te
 from __future__ import annotations
 
 import json
+import struct
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from dlsched.core.errors import BadInput
 
+HEADER = struct.Struct("<Q")  # between daemon and worker: the bytes of what follows
 _MAGIC = b"DLS1"
 _MARKS = frozenset("tmab")
 

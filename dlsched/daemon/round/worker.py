@@ -14,14 +14,13 @@ import contextlib
 import os
 import signal
 import socket
-import struct
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
 from dlsched.core.errors import BadInput, PolicyFailed
-from dlsched.daemon.round.codec import decode, encode
+from dlsched.daemon.round.codec import HEADER, decode, encode
 from dlsched.daemon.round.decided import Decided
 from dlsched.daemon.round.forecasts.alternatives import Outcome, Question
 from dlsched.daemon.round.forecasts.foreseen import Foreseen
@@ -29,7 +28,6 @@ from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.round.snapshot import LiveSnapshot
 from dlsched.system.child_python import child_environment
 
-HEADER = struct.Struct("<Q")
 START_S = 30.0  # until a fresh process answers: it imports numpy first
 FORECAST_S = 120.0
 PART = 0.7  # of its limit, after which a forecast ends by itself

@@ -19,7 +19,7 @@ from importlib import import_module
 
 from dlsched.core.errors import BadInput, DlschedError, PolicyFailed
 from dlsched.core.round.steps import refuse_chosen_gpus
-from dlsched.daemon.round.codec import decode, encode
+from dlsched.daemon.round.codec import HEADER, decode, encode
 from dlsched.daemon.round.decide import decide, table_for_needs
 from dlsched.daemon.round.forecasts.alternatives import Question
 from dlsched.daemon.round.forecasts.answering import answer
@@ -27,7 +27,6 @@ from dlsched.daemon.round.forecasts.forecasting import foreseen
 from dlsched.daemon.round.parts import live_parts, refuse_unfit
 from dlsched.daemon.round.restore import cluster_of
 from dlsched.daemon.round.snapshot import LiveSnapshot
-from dlsched.daemon.round.worker import HEADER
 
 
 def serve(fd: int) -> None:

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -214,3 +216,14 @@ def test_a_worker_imports_nothing_from_the_folder_that_it_was_started_in(
         return os.readlink(f"/proc/{worker._process.pid}/cwd")
 
     assert with_worker(decided) == "/"
+
+
+def test_a_worker_loads_no_database_and_no_wire() -> None:
+    """Each daemon starts one: these imports took more processor time than all others together."""
+    program = "import sys, dlsched.daemon.round.worker_main; print(*sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = {name.partition(".")[0] for name in found.stdout.split()}
+    assert "dlsched" in loaded
+    assert not loaded & {"asyncio", "google", "grpc", "msgspec", "sqlalchemy"}

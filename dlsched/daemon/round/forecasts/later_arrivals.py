@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,9 +18,11 @@ from dlsched.core.arrays import Floats, Rows
 from dlsched.core.sharing.gpu_limits import REASONS, RowLimits
 from dlsched.core.units import UnitTable
 from dlsched.daemon.live import job_columns as c
-from dlsched.daemon.live.live_state import LiveState
-from dlsched.db.records import Dependency, JobSpec
 from dlsched.protocol.messages import JobId
+
+if TYPE_CHECKING:  # workers run this too: without a database
+    from dlsched.daemon.live.live_state import LiveState
+    from dlsched.db.records import Dependency, JobSpec
 
 _COMES = (  # how their reasons begin
     *("BeginTime", "BackOff", "Dependency:", "JobArrayTaskLimit"),
