@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from simulate.learner.worlds import SlotTraces
 from simulate.slots.jobs import drawn_jobs
 from simulate.slots.speeds import read_speeds
 from simulate.slots.world import Conditions
 
-torch = pytest.importorskip("torch")
-
-from simulate.learner.session import Session, TrainingSettings  # noqa: E402 - needs torch
-from simulate.learner.worlds import SlotTraces  # noqa: E402
+if TYPE_CHECKING:
+    from simulate.learner.session import Session  # imports torch
 
 ROOT = Path(os.environ.get("DLSCHED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 SPEEDS = ROOT / "dl2" / "speed_records.csv.gz"
@@ -27,12 +27,16 @@ pytestmark = [
 
 
 def trained(traces_seed: int, seed: int, warmup: Any, updates: int) -> Session:
+    torch = pytest.importorskip("torch")
+    module = import_module("simulate.learner.session")
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     rng = np.random.RandomState(traces_seed)
     traces = [drawn_jobs(60, arrivals=3, most_epochs=4000, rng=rng) for _ in range(24)]
     world = SlotTraces(traces[4:], traces[:4], read_speeds(SPEEDS, 17), Conditions(48), seed=seed)
-    session = Session(world, TrainingSettings(seed=seed, warmup=warmup, updates=updates))
+    session: Session = module.Session(
+        world, module.TrainingSettings(seed=seed, warmup=warmup, updates=updates)
+    )
     session.run()
     torch.set_num_threads(before)
     return session

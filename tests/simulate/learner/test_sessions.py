@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -10,26 +11,27 @@ import pytest
 from dlsched.composition.network_files import network_bytes
 from dlsched.core.errors import BadInput
 from dlsched.core.speed.throughput_table import JobKind, Measurement, ThroughputTable
+from dlsched.policies.learning.network import Network
+from simulate.learner.replays import ReplayedTraces
+from simulate.learner.worlds import Rates, SlotTraces, Verdict
 from simulate.settings import RunSettings
 from simulate.slots.jobs import KINDS, drawn_jobs
 from simulate.slots.speeds import SpeedSurface
 from simulate.slots.world import Conditions
 
-torch = pytest.importorskip("torch")
-
-from simulate.learner.learner import Net, SharedNet  # noqa: E402 - needs torch
-from simulate.learner.replays import ReplayedTraces  # noqa: E402
-from simulate.learner.session import Session, TrainingSettings  # noqa: E402
-from simulate.learner.worlds import Rates, SlotTraces, Verdict  # noqa: E402
+if TYPE_CHECKING:  # imports torch, which takes seconds
+    from simulate.learner.session import Session
 
 QUICK = Rates(reward=1e-3, batch=32, memory=256)
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Any:
+def torch() -> Any:
+    """PyTorch on one thread."""
+    torch = pytest.importorskip("torch")
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield
+    yield torch
     torch.set_num_threads(before)
 
 
@@ -67,9 +69,12 @@ def replays(lab: Any) -> ReplayedTraces:
     return ReplayedTraces([trace(1), trace(2)], [trace(3)], cluster, settings, table, window=8)
 
 
-def settings(**changed: Any) -> TrainingSettings:
+def session_of(world: Any, **changed: Any) -> Session:
+    """A short training in a world, before its beginning."""
+    module = import_module("simulate.learner.session")
     usual: dict[str, Any] = {"updates": 12, "imitations": 4, "every": 4, "rates": QUICK}
-    return TrainingSettings(**(usual | changed))
+    made: Session = module.Session(world, module.TrainingSettings(**(usual | changed)))
+    return made
 
 
 def points(session: Session) -> list[tuple[str, int, Verdict]]:
@@ -79,7 +84,7 @@ def points(session: Session) -> list[tuple[str, int, Verdict]]:
 @pytest.mark.parametrize("warmup", [pytest.param("sl", marks=pytest.mark.slow), "none"])
 def test_the_curve_has_all_validations_and_the_best_network_is_kept(warmup: Any) -> None:
     world = slots()
-    session = Session(world, settings(warmup=warmup))
+    session = session_of(world, warmup=warmup)
     session.run()
     phases = [(point.phase, point.updates) for point in session.curve]
     warm = [("imitation", 4)] if warmup == "sl" else []
@@ -93,12 +98,12 @@ def test_a_training_that_was_interrupted_goes_on_bit_by_bit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("simulate.learner.session.SAVE_EVERY", 3)
-    whole, states = Session(slots(), settings(warmup="sl", updates=20)), list[bytes]()
+    whole, states = session_of(slots(), warmup="sl", updates=20), list[bytes]()
     whole.run(on_save=lambda: states.append(whole.state_bytes()))
     assert whole.best is not None
     assert len(states) >= 3
     for state in states[:2]:
-        rest = Session(slots(), settings(warmup="sl", updates=20))
+        rest = session_of(slots(), warmup="sl", updates=20)
         rest.load(state, "file.state")
         assert len(rest.curve) < len(whole.curve)
         rest.run()
@@ -108,13 +113,13 @@ def test_a_training_that_was_interrupted_goes_on_bit_by_bit(
 
 
 def test_states_of_other_trainings_are_refused_with_the_difference() -> None:
-    session = Session(slots(), settings(updates=1))
+    session = session_of(slots(), updates=1)
     session.run()
     content = session.state_bytes()
     for other, message in (
-        (Session(slots(), settings(seed=5)), r"has seed 0, not 5"),
-        (Session(slots(), settings(every=3)), r"has every 4, not 3"),
-        (Session(slots(1), settings()), r"has baseline on its traces .* not"),
+        (session_of(slots(), seed=5), r"has seed 0, not 5"),
+        (session_of(slots(), every=3), r"has every 4, not 3"),
+        (session_of(slots(1)), r"has baseline on its traces .* not"),
     ):
         with pytest.raises(BadInput, match=message):
             other.load(content, "file.state")
@@ -125,7 +130,7 @@ def test_states_of_other_trainings_are_refused_with_the_difference() -> None:
 @pytest.mark.slow
 def test_a_network_learns_which_jobs_scale_in_replays(lab: Any) -> None:
     world = replays(lab)
-    session = Session(world, settings(updates=150, imitations=60, every=50))
+    session = session_of(world, updates=150, imitations=60, every=50)
     session.run()
     assert session.best is not None
     start, best = session.curve[0].verdict.jct, world.validate(session.best).jct
@@ -134,10 +139,9 @@ def test_a_network_learns_which_jobs_scale_in_replays(lab: Any) -> None:
     assert session.best.outputs == 9
 
 
-@pytest.mark.parametrize("made", [Net(12, (5, 4), 3), SharedNet(4, (5,), 3)], ids=["net", "shared"])
-def test_plain_layers_compute_what_the_trained_ones_do(made: Any) -> None:
-    from dlsched.policies.learning.network import Network  # noqa: PLC0415
-
+@pytest.mark.parametrize(("net", "sizes"), [("Net", (12, (5, 4), 3)), ("SharedNet", (4, (5,), 3))])
+def test_plain_layers_compute_what_the_trained_ones_do(torch: Any, net: str, sizes: Any) -> None:
+    made = getattr(import_module("simulate.learner.learner"), net)(*sizes)
     torch.manual_seed(1)
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter)
