@@ -19,7 +19,13 @@ from typing import Any
 import pytest
 
 from dlsched.job import messages as words
+from tests.job.templates.forked_rank import ForkedRank, Template
 
+ENVIRONMENT = {
+    **{key: value for key, value in os.environ.items() if key in ("PATH", "HOME")},
+    "PYTHONUNBUFFERED": "1",
+    "OMP_NUM_THREADS": "1",
+}
 WITHIN_S = 180.0  # nothing takes so long; ranks on a busy machine import PyTorch for half of it
 
 
@@ -123,35 +129,59 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-class Ranks:
-    """Real processes that run a program; what is left of them ends with the test."""
+@pytest.fixture(scope="module")
+def templates() -> Iterator[dict[tuple[str, ...], Template]]:
+    """Processes of which ranks are copies, by the modules that they have imported."""
+    made: dict[tuple[str, ...], Template] = {}
+    yield made
+    for template in made.values():
+        template.close()
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.processes: list[subprocess.Popen[str]] = []
+
+Rank = subprocess.Popen[str] | ForkedRank
+
+
+class Ranks:
+    """Real processes that run a program; what is left of them ends with the test.
+
+    Attributes:
+        imported: modules that they have imported before they begin; a test module's `IMPORTED`.
+    """
+
+    def __init__(
+        self, folder: Path, templates: dict[tuple[str, ...], Template], imported: tuple[str, ...]
+    ) -> None:
+        self._folder, self._templates, self.imported = folder, templates, imported
+        self.processes: list[Rank] = []
 
     def start(
         self, program: str, *arguments: str, environment: dict[str, str] | None = None
-    ) -> subprocess.Popen[str]:
+    ) -> Rank:
         script = self._folder / f"program{len(self.processes)}.py"
         script.write_text(program)
-        inherited = {key: value for key, value in os.environ.items() if key in ("PATH", "HOME")}
-        process = subprocess.Popen(
-            [sys.executable, "-W", "error", str(script), *arguments],
-            env={**inherited, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
-            | (environment or {}),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=self._folder,
-            start_new_session=True,
-        )
+        whole = {**ENVIRONMENT, **(environment or {})}
+        process: Rank
+        if self.imported:
+            if self.imported not in self._templates:
+                self._templates[self.imported] = Template(self.imported, ENVIRONMENT)
+            door = self._templates[self.imported].door
+            process = ForkedRank(door, [str(script), *arguments], whole, self._folder)
+        else:
+            process = subprocess.Popen(
+                [sys.executable, "-W", "error", str(script), *arguments],
+                env=whole,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                cwd=self._folder,
+                start_new_session=True,
+            )
         self.processes.append(process)
         return process
 
     def gang(
         self, program: str, size: int, port: int, *arguments: str, **environment: str
-    ) -> list[subprocess.Popen[str]]:
+    ) -> list[Rank]:
         """As many ranks of one program."""
         return [
             self.start(
@@ -170,15 +200,19 @@ class Ranks:
         ]
 
     @staticmethod
-    def end(process: subprocess.Popen[str]) -> tuple[int, list[str], str]:
+    def end(process: Rank) -> tuple[int, list[str], str]:
         """Exit code, lines of stdout, stderr."""
         out, err = process.communicate(timeout=WITHIN_S)
         return process.returncode, out.splitlines(), err
 
 
 @pytest.fixture
-def ranks(tmp_path: Path) -> Iterator[Ranks]:
-    ranks = Ranks(tmp_path)
+def ranks(
+    tmp_path: Path,
+    templates: dict[tuple[str, ...], Template],
+    request: pytest.FixtureRequest,
+) -> Iterator[Ranks]:
+    ranks = Ranks(tmp_path, templates, getattr(request.module, "IMPORTED", ()))
     yield ranks
     for process in ranks.processes:
         if process.poll() is None:

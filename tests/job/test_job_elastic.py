@@ -18,6 +18,7 @@ from dlsched.job import messages as words
 from dlsched.job.saving.checkpoint_folder import CheckpointFolder
 
 PROGRAM = (Path(__file__).parent / "elastic_program.py").read_text()
+IMPORTED = ("torch", "torch._dynamo")  # the second by the first optimiser
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 

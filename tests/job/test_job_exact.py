@@ -10,6 +10,7 @@ import pytest
 
 PROGRAM = (Path(__file__).parent / "exact_program.py").read_text()
 BUCKETS = (Path(__file__).parent / "bucket_program.py").read_text()
+IMPORTED = ("torch", "torch._dynamo")  # the second by the first optimiser
 
 pytestmark = pytest.mark.slow
 

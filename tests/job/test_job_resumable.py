@@ -11,6 +11,7 @@ if importlib.util.find_spec("torch") is None:
 
 pytestmark = pytest.mark.slow
 PROGRAM = (Path(__file__).parent / "loader_program.py").read_text()
+IMPORTED = ("torch", "torch._dynamo")  # the second by the first optimiser
 
 
 @pytest.mark.parametrize(

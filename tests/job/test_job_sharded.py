@@ -13,6 +13,7 @@ if importlib.util.find_spec("torch") is None:
     pytest.skip("PyTorch is not installed", allow_module_level=True)
 
 PROGRAM = (Path(__file__).parent / "sharded_program.py").read_text()
+IMPORTED = ("torch", "torch._dynamo")  # the second by the first optimiser
 
 
 class Trainings:

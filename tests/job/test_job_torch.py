@@ -13,6 +13,7 @@ from dlsched.quickstart import jobs
 
 HERE = Path(jobs.__path__[0])
 GANG = (HERE / "gloo_gang.py").read_text()
+IMPORTED = ("torch", "torch._dynamo")  # the second by the first optimiser
 
 if importlib.util.find_spec("torch") is None:
     pytest.skip("PyTorch is not installed", allow_module_level=True)

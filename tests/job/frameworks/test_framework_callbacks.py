@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-TRAINERS = {
-    "accelerate": ("accelerate",),
-    "huggingface": ("transformers", "accelerate"),
-    "lightning": ("lightning", "torchdata"),
+TRAINERS = {  # the modules that each program imports
+    "accelerate": ("torch", "accelerate"),
+    "huggingface": ("torch", "accelerate", "transformers.trainer"),
+    "lightning": ("torch", "lightning.pytorch", "torchdata.stateful_dataloader"),
 }
 
 pytestmark = pytest.mark.slow
@@ -22,10 +22,11 @@ class Training:
     """The program of one framework, on one or several ranks."""
 
     def __init__(self, ranks: Any, framework: str, size: int, port: int) -> None:
-        for package in ("torch", *TRAINERS[framework]):
+        for package in (module.partition(".")[0] for module in TRAINERS[framework]):
             if importlib.util.find_spec(package) is None:
                 pytest.skip(f"{package} is not installed: pip install 'dlsched[frameworks]'")
         self._ranks, self._size, self._port = ranks, size, port
+        ranks.imported = TRAINERS[framework]
         self._program = (HERE / f"{framework}_program.py").read_text()
 
     def run(self, *arguments: str) -> tuple[set[int], list[str], str]:
