@@ -321,7 +321,7 @@ class LeaderDriver:
             future.cancel()
 
     async def attach(self, *rows: object) -> None:
-        """Make rows durable."""
+        """Make rows durable, and all that was decided before."""
         await self.ask(lambda token: leader.AttachAsked(boottime(), rows, token))
 
     def note(self, *rows: object) -> None:
@@ -350,8 +350,26 @@ class LeaderDriver:
     async def hear(self, sync: Sync) -> Reply:
         """Take a node's sync; returns the reply to it.
 
+        The first sync of an agent registers its node. It is taken once more when that is durable,
+        so that its reply has the node's orders and its lease.
+
         Raises:
-            Unavailable: when this daemon does not lead, or there is no reply yet.
+            Unavailable: when this daemon does not lead, or there is no reply.
+        """
+        reply = await self._take_sync(sync)
+        if reply is None and sync.inventory is not None:
+            await self.attach()
+            reply = await self._take_sync(sync)
+        if reply is None:
+            raise Unavailable("nothing to say to this sync")
+        fault_point("before-reply")
+        return reply
+
+    async def _take_sync(self, sync: Sync) -> Reply | None:
+        """Step with a sync; returns the reply, if there is one yet.
+
+        Raises:
+            Unavailable: when this daemon does not lead.
         """
         recalled: list[tuple[Job, Run]] = []
         asked: set[str] = set()
@@ -377,9 +395,6 @@ class LeaderDriver:
                 self._ended.append((boottime(), job.job))
         reply = self._replies.pop((sync.node, sync.incarnation, sync.sequence), None)
         self._replies.clear()
-        if reply is None:
-            raise Unavailable("nothing to say to this sync yet")
-        fault_point("before-reply")
         return reply
 
     async def _recalled(self, runs: list[RunId]) -> list[tuple[Job, Run]]:
