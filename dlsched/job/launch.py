@@ -1,8 +1,8 @@
 """`dlsched run`: start ranks inside an allocation, over all its nodes, and wait for them.
 
 The keeper of the first node starts them; this program shows what they write, passes signals on and
-exits with the highest of their exit codes. It uses the standard library only; `srun` calls it.
-`dlsched.job.messages` says what it expects of the keeper.
+exits with the highest exit code of those that end by themselves. It uses the standard library only;
+`srun` calls it. `dlsched.job.messages` says what it expects of the keeper.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def launch(
     output: Callable[[Started], Write] | None = None,
     limit_s: float = 0.0,
 ) -> int:
-    """Start ranks and wait for them; return the highest of their exit codes.
+    """Start ranks and wait for them; return the highest code of those that end by themselves.
 
     Args:
         wanted: the ranks; their output comes here if it has `label`, and the standard input goes
@@ -200,18 +200,27 @@ class _Watch:
                     self._input.taken(count)
             case Output(rank=rank, stream=stream, data=data):
                 self._show(rank, stream, data)
-            case Exited(rank=rank, code=code, signal=number, node=node):
-                self._codes.append(128 + number if number else code)
-                if number or code:
-                    where = f" on {node}" if node else ""
-                    how = f"ended by signal {number}" if number else f"exit code {code}"
-                    print(f"dlsched: run: rank {rank}{where}: {how}", file=sys.stderr)
+            case Exited():
+                self._ended(message)
             case Done():
                 for (rank, stream), rest in self._unfinished.items():
                     self._to(rank, stream, f"{rank}: ".encode() + rest + b"\n")
                 self._done = True
             case _:
                 pass
+
+    def _ended(self, end: Exited) -> None:
+        """Note how a rank has ended; one that was ended with the others has no code of its own."""
+        code, how = end.code, f"exit code {end.code}"
+        if end.signal:
+            code, how = 128 + end.signal, f"ended by signal {end.signal}"
+        if end.with_others:
+            how = "ended with the others"
+        else:
+            self._codes.append(code)
+        if code:
+            where = f" on {end.node}" if end.node else ""
+            print(f"dlsched: run: rank {end.rank}{where}: {how}", file=sys.stderr)
 
     def _show(self, rank: int, stream: int, data: bytes) -> None:
         if not self._label:
@@ -252,7 +261,7 @@ def parse(words: Sequence[str]) -> RunRanks:
         prog="dlsched run",
         usage="dlsched run [OPTIONS] COMMAND [ARGUMENT]...",
         description="Start ranks inside an allocation, over all its nodes, and wait for them. "
-        "The exit code is the highest of their exit codes.",
+        "The exit code is the highest of those that end by themselves.",
         allow_abbrev=False,
     )
     parser.add_argument(

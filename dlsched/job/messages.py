@@ -62,7 +62,8 @@ The library (a *rank*: a process that has sent `hello`) expects of the keeper:
   rank opens its own file.
 - Answers: `refused` alone; or `started`, then `exited` once for each rank, then `done`.
 - `signal` passes a signal on to all ranks. When a caller closes its connection, the ranks get TERM,
-  then KILL. With `kill_on_bad_exit` the first rank that fails ends the others in the same way.
+  then KILL. With `kill_on_bad_exit` the first rank that fails ends the others in the same way; they
+  have `with_others` in `exited`, because their codes say nothing.
 """
 
 from __future__ import annotations
@@ -405,13 +406,14 @@ class Output(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exited(Message):
-    """A rank has ended."""
+    """A rank has ended; `with_others`: it was ended, because another one had failed."""
 
     type: ClassVar[str] = "exited"
     rank: int
     code: int = 0
     signal: int = 0
     node: str = ""
+    with_others: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,7 +61,7 @@ def test_ranks_are_asked_for_with_environment_folder_and_streams(keeper: Any) ->
     assert ended(caller) == (0, "written by a rank of this node\n", "and its errors\n")
 
 
-def test_the_exit_code_is_the_highest_of_the_ranks(keeper: Any) -> None:
+def test_the_exit_code_is_the_highest_of_ranks_that_end_by_themselves(keeper: Any) -> None:
     caller = call(keeper, "--", "x")
     serve(
         keeper,
@@ -69,6 +69,7 @@ def test_the_exit_code_is_the_highest_of_the_ranks(keeper: Any) -> None:
         words.Exited(rank=0, code=3, node="n1"),
         words.Exited(rank=1, signal=11),
         words.Exited(rank=2),
+        words.Exited(rank=3, signal=15, with_others=True),
         words.Done(),
     )
     while keeper.fds:
@@ -78,6 +79,7 @@ def test_the_exit_code_is_the_highest_of_the_ranks(keeper: Any) -> None:
     assert err.splitlines() == [
         "dlsched: run: rank 0 on n1: exit code 3",
         "dlsched: run: rank 1: ended by signal 11",
+        "dlsched: run: rank 3: ended with the others",
     ]
 
 

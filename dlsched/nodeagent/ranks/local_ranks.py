@@ -193,7 +193,14 @@ class LocalRanks:
             members = processes.descendants(pid)
             processes.send([found, *members] if found is not None else members, number)
 
-    def end_soon(self) -> None:
+    def end_with_others(self) -> set[int]:
+        """Send TERM now and KILL soon; return the ranks that had not ended by themselves."""
+        found = {rank: processes.stat(pid) for pid, rank in self._pids.items()}
+        self.send(signal.SIGTERM)
+        self._end_soon()
+        return {rank for rank, each in found.items() if each is not None and each.state != "Z"}
+
+    def _end_soon(self) -> None:
         """Kill what is left after a grace period."""
         if self._pids and self.kill_at is None:
             self.kill_at = clock.boottime() + min(TERM_S, self._keeper.spec.desired.grace_s)
@@ -209,7 +216,7 @@ class LocalRanks:
         self._report_exits()
         if self._pids and self.kill_at is None:
             self.send(signal.SIGTERM)
-            self.end_soon()
+            self._end_soon()
 
     def wake(self, now: float) -> None:
         """Kill the ranks if their grace period is over."""

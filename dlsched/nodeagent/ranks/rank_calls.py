@@ -292,6 +292,7 @@ class Call:
             deque()
         )  # packet, bytes of output in it, node of its rank
         self._failed = False
+        self._ended_with_others: set[int] = set()  # ranks here that got TERM since one has failed
         self._first_failure = (0, 0)  # code and signal of the first task that failed
         self._used_elsewhere = Used()  # by tasks on other nodes that have ended
         self._command: RankCommand | None = None
@@ -463,14 +464,25 @@ class Call:
     def _output(self, rank: int, stream: int, data: bytes) -> None:
         self._send(words.Output(rank=rank, stream=stream, data=data), len(data), rank)
 
-    def _exited(self, rank: int, code: int, number: int, used: Used = NOTHING) -> None:
+    def _exited(
+        self,
+        rank: int,
+        code: int,
+        number: int,
+        used: Used = NOTHING,
+        *,
+        with_others: bool = False,
+    ) -> None:
         if rank not in self._left:
             return
         node = self._node_of[rank]
         if node != self._keeper.spec.node:
             self._used_elsewhere += used
         self._left.discard(rank)
-        self._send(words.Exited(rank=rank, code=code, signal=number, node=node))
+        with_others = with_others or rank in self._ended_with_others
+        self._send(
+            words.Exited(rank=rank, code=code, signal=number, node=node, with_others=with_others)
+        )
         if node in self._input_taken and all(self._node_of[each] != node for each in self._left):
             del self._input_taken[node]
             self._tell_taken()
@@ -502,8 +514,9 @@ class Call:
         if ranks:
             text = f"dlsched: run: node {node}: {why}\n".encode()
             self._output(ranks[0], 2, text)
+        with_others = self._failed
         for rank in ranks:
-            self._exited(rank, 1, 0)
+            self._exited(rank, 1, 0, with_others=with_others)
 
     def send(self, number: int) -> None:
         """Send one signal to all ranks."""
@@ -512,8 +525,7 @@ class Call:
 
     def _end_all(self) -> None:
         self._keeper.send_to_agent({"ranks_stop": self.number})
-        self.ranks.send(signal.SIGTERM)
-        self.ranks.end_soon()
+        self._ended_with_others = self.ranks.end_with_others()
 
     def abandon(self) -> None:
         """End all ranks: the caller is gone."""

@@ -250,6 +250,8 @@ def test_srun_on_a_login_node_runs_a_job_and_shows_its_output(login: LoginNode) 
     assert not list(login.home.glob("*srun*"))
     failed = login.run("srun --gpus=1 -o task.%t bash -c 'echo out; echo err >&2; exit 3'")
     assert (failed.returncode, failed.stdout) == (3, "")
+    inner = "[ $SLURM_PROCID = 0 ] && exit 3; exec sleep 600"  # its task 1 is ended by TERM
+    assert login.run(f"srun --gpus=1 -n 2 bash -c '{inner}'").returncode == 3
     # two streams of one file, in any order
     assert sorted((login.home / "task.0").read_text().splitlines()) == ["err", "out"]
     unstarted = login.run("srun --gpus=1 -D /nowhere true")

@@ -238,14 +238,23 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
 """
 
 
-def test_the_caller_gets_the_highest_exit_code_and_other_ranks_are_ended(cluster: Any) -> None:
+def test_the_caller_gets_the_code_of_the_rank_that_failed_and_other_ranks_are_ended(
+    cluster: Any,
+) -> None:
+    """Of four ranks on two nodes, first one here fails, then one elsewhere."""
     leader = cluster.up("n1", "n2")
-    script = f"exec {RUN} -n 2 -l bash -c '[ $RANK = 1 ] && exit 7; echo up; exec sleep 1000'"
+    inner = "[ $RANK = $FAILS ] && exit 7; exec sleep 1000"
+    script = f"for FAILS in 1 2; do export FAILS; {RUN} bash -c '{inner}'; echo code $?; done"
     job, output = batch(cluster, script)
-    assert leader.wait(job).status is JobStatus.FAILED
-    text = output.read_text()
-    assert "rank 1 on n2: exit code 7" in text
-    assert leader.run_of(job).members["n1"].exit.code == 128 + 15
+    assert leader.wait(job).status is JobStatus.COMPLETED
+    told = output.read_text()
+    for rank in range(4):
+        node = 1 + rank // 2
+        ended = f"dlsched: run: rank {rank} on n{node}: ended with the others\n"
+        assert told.count(ended) == (1 if rank in (1, 2) else 2), told
+    assert "rank 1 on n1: exit code 7" in told
+    assert "rank 2 on n2: exit code 7" in told
+    assert told.count("code 7\n") == 4, "each call has exited with it"
 
 
 def test_signals_reach_every_rank(cluster: Any) -> None:
