@@ -259,7 +259,11 @@ class _AioUnary(_AioBase, aio.UnaryUnaryClientInterceptor):  # type: ignore[misc
         self, continuation: Callable[..., Any], details: Any, request: Any
     ) -> Any:
         call = await self._call(continuation, details, request)
-        await self._look(call)
+        try:
+            await self._look(call)
+        except asyncio.CancelledError:
+            call.cancel()  # its server would go on with it
+            raise
         return call
 
 

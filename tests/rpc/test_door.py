@@ -23,6 +23,7 @@ from dlsched.rpc.v1 import control_pb2
 
 OPEN = ServerTrust(insecure_loopback=True, operators=frozenset({"olga"}))
 SUBMIT = "/dlsched.v1.Control/Submit"
+SHOW = "/dlsched.v1.Control/Show"
 ATTACH = "/dlsched.v1.Control/Attach"
 CALL_S = 20
 
@@ -335,6 +336,38 @@ def test_one_caller_has_a_bounded_number_of_calls_at_a_time(
             assert all(code is grpc.StatusCode.OK for code, _ in await asyncio.gather(*calls))
             await other
             assert (await answer(ann, b""))[0] is grpc.StatusCode.OK
+
+    run(work())
+
+
+def test_a_call_that_its_client_cancels_gives_its_place_back_at_once(
+    decoder: type[Decoder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its caller has as many calls as it may: some work, the others wait and are cancelled."""
+    few = request_bounds.WORKING_OF_ONE
+    monkeypatch.setattr(request_bounds, "CALLS_OF_ONE", few + 2)
+
+    async def work() -> None:
+        async with served() as (handlers, _, target), channel(target, "ann") as ann:
+            handlers.go.clear()
+            working = [asyncio.ensure_future(answer(ann, b"")) for _ in range(few)]
+            while handlers.inside < few:
+                await asyncio.sleep(0)
+            waiting = [ann.unary_unary(SUBMIT)(b"", timeout=CALL_S) for _ in range(2)]
+            while decoder.calls < few + 2:
+                await asyncio.sleep(0)
+            assert (await answer(ann, b"", SHOW))[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
+            for call in waiting:
+                call.cancel()
+            while handlers.inside == few:  # the server has not heard of it yet
+                other = asyncio.ensure_future(answer(ann, b"", SHOW))
+                while not other.done() and handlers.inside == few:
+                    await asyncio.sleep(0)
+            handlers.go.set()
+            assert {code for code, _ in await asyncio.gather(*working, other)} == {
+                grpc.StatusCode.OK
+            }
+            assert handlers.inside == few + 1, "no handler has seen what was cancelled"
 
     run(work())
 
