@@ -120,11 +120,19 @@ def _told_of(job: int) -> Iterator[None]:
 
 
 def _print(cluster: Client, job: int, stream: int) -> None:
+    """Print a job's output while it is written; else at its end, if it has any then."""
     out = sys.stdout.buffer if stream == 1 else sys.stderr.buffer
-    with contextlib.suppress(RequestRefused):  # it has no output, for it never began
-        for chunk in cluster.follow(job, error=stream == 2):
-            out.write(chunk)
-            out.flush()
+    written = False
+    for read in (cluster.follow, cluster.logs):
+        with contextlib.suppress(RequestRefused):  # it never began, or its node is slow to know it
+            for chunk in read(job, error=stream == 2):
+                out.write(chunk)
+                out.flush()
+                written = True
+            return
+        if written:
+            return
+        cluster.wait_for(job)
 
 
 def _print_errors(job: int) -> None:
