@@ -81,7 +81,7 @@ def test_resized_in_the_middle_of_an_epoch_each_sample_is_seen_once(
     given = ("--seen", story.prefix, "--folder", str(tmp_path / "ckpt"), "--local", local)
     step = 0
     for run, size in enumerate((2, 3), 1):
-        gang = ranks.gang(PROGRAM, size, free_port, *given, "--pause", "0.02")
+        gang = ranks.gang(PROGRAM, size, free_port, *given, "--pause", "0.1")
         eventually("some steps", partial(story.has, run, 7))
         before, step = step, leave(gang, ranks)
         assert story.of(run)[0]["step"] in (before, before + 1)  # the first pass of a step, or all
@@ -158,7 +158,7 @@ def test_it_reports_to_its_keeper_and_uses_a_better_batch_size(
         "DLSCHED_CTL_SOCK": keeper.path, "DLSCHED_CKPT_DIR": str(tmp_path / "ckpt"),
     }  # fmt: skip
     process = ranks.start(
-        PROGRAM, "--seen", story.prefix, *ADAPTS, "--report", "0.05", "--pause", "0.01",
+        PROGRAM, "--seen", story.prefix, *ADAPTS, "--report", "0.05", "--pause", "0.05",
         environment=environment,
     )  # fmt: skip
     told = keeper.wait_for(words.Trained, lambda m: m.progress > 20)

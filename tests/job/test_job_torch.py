@@ -25,7 +25,7 @@ def losses(path: Path) -> list[list[str]]:
 
 def until(path: Path, count: int) -> None:
     """Wait until so many steps are done."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while len(losses(path)) < count:
         assert time.monotonic() < deadline, path
         time.sleep(0.01)
@@ -48,7 +48,7 @@ def test_a_gang_that_is_stopped_and_goes_on_has_the_losses_of_one_that_is_not(
     for process in ranks.gang(GANG, 2, free_port, "--epochs", "2", "--losses", str(whole)):
         assert ranks.end(process)[0] == 0
     words = ("--epochs", "2", "--losses", str(parts), "--folder", str(tmp_path / "ckpt"))
-    gang = ranks.gang(GANG, 2, free_port, *words, "--pause", "0.02")
+    gang = ranks.gang(GANG, 2, free_port, *words, "--pause", "0.1")
     until(parts, 10)
     step = stop(gang, ranks)
     assert 10 <= step < 64
@@ -68,7 +68,7 @@ def test_a_gang_goes_on_with_more_and_with_fewer_ranks(
     words = ("--epochs", "2", "--losses", str(told), "--folder", str(tmp_path / "ckpt"))
     done = 0
     for size in (2, 3):
-        gang = ranks.gang(GANG, size, free_port, *words, "--pause", "0.02")
+        gang = ranks.gang(GANG, size, free_port, *words, "--pause", "0.1")
         until(told, done + 5)
         done = stop(gang, ranks)
         assert len(losses(told)) == done

@@ -17,7 +17,7 @@ from tests.other_users import BECOME
 
 __all__ = ["LoginNode"]
 
-WITHIN_S = 100
+WITHIN_S = 120
 SCRIPTS = Path(__file__).parent / "slurm" / "scripts"
 
 

@@ -137,7 +137,7 @@ def test_interrupted_it_leaves_nothing(short_folder: Path, number: int) -> None:
     while "RUNNING on" not in running.stdout.readline():
         assert running.poll() is None
     running.send_signal(number)
-    out, err = running.communicate(timeout=30)
+    out, err = running.communicate(timeout=120)
     assert (running.returncode, err) == (130, "\ndlsched: stopped; cleaning up\n"), out
     assert using(short_folder) == []
 
@@ -156,6 +156,6 @@ def test_what_is_kept_can_be_used_and_ended(short_folder: Path) -> None:
     subprocess.run([*submit, str(short_folder), "--", "sleep", "600"], env=environment, check=True)
     assert using(short_folder)
     subprocess.run(
-        [*COMMAND, "--stop", str(short_folder)], capture_output=True, check=True, timeout=60
+        [*COMMAND, "--stop", str(short_folder)], capture_output=True, check=True, timeout=180
     )
     assert using(short_folder) == []

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from machine import PROGRAM, Machine
+from machine import PROGRAM, WITHIN_S, Machine
 
 DAEMON, AGENT = "dlsched-daemon.service", "dlsched-agent.service"
 USER = "ada"
@@ -93,7 +93,7 @@ def unit_of(job: int) -> str:
     return f"dls-{job}-1-0.service"
 
 
-def until(condition: Callable[[], bool], within: float = 60) -> None:
+def until(condition: Callable[[], bool], within: float = WITHIN_S) -> None:
     """Wait for something to become true."""
     deadline = time.monotonic() + within
     while not condition():

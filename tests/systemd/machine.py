@@ -28,6 +28,7 @@ HOME = "/opt/dlsched"
 PROGRAM = f"{HOME}/bin/dlsched"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+WITHIN_S = 180.0  # nothing takes so long, on a slow machine at work either
 PACKAGES = "systemd,dbus,python3,procps"
 
 
@@ -151,7 +152,7 @@ class Machine:
             stdout=self._log,
             stderr=self._log,
         )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + WITHIN_S
         while time.monotonic() < deadline:
             if self._shell.poll() is not None:
                 break
@@ -179,7 +180,7 @@ class Machine:
         self._cgroup.remove()
 
     def run(
-        self, *command: str, check: bool = True, timeout: float = 60, stdin: str | None = None
+        self, *command: str, check: bool = True, timeout: float = WITHIN_S, stdin: str | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run a command inside, to its end."""
         done = subprocess.run(
@@ -228,7 +229,7 @@ class Machine:
         """A unit's property."""
         return self.run("systemctl", "show", "-P", prop, unit).stdout.strip()
 
-    def eventually(self, *command: str, says: str, within: float = 60) -> str:
+    def eventually(self, *command: str, says: str, within: float = WITHIN_S) -> str:
         """Wait until a command's output contains a text; the output."""
         deadline = time.monotonic() + within
         while True:

@@ -44,14 +44,14 @@ def one_gpu(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
 def test_jobs_share_a_gpu_whose_iterations_use_other_resources(one_gpu: LocalCluster) -> None:
     cluster = one_gpu
     computes = [submitted(cluster, "--share", "0.5", **COMPUTES) for _ in range(2)]
-    eventually("one runs", lambda: running(cluster, computes), within=60)
+    eventually("one runs", lambda: running(cluster, computes))
     reads = submitted(cluster, "--share", "0.5", **READS)
-    cluster.until(reads, "RUNNING", within=60)
-    [partner] = eventually("they share", lambda: beside(cluster, reads), within=60)
+    cluster.until(reads, "RUNNING")
+    [partner] = eventually("they share", lambda: beside(cluster, reads))
     assert running(cluster, computes) == [partner], "two of one kind would be slower together"
     [other] = {*computes} - {partner}
     cluster.cli("cancel", str(partner))
-    eventually("the other one comes", lambda: beside(cluster, reads) == [other], within=60)
+    eventually("the other one comes", lambda: beside(cluster, reads) == [other])
 
 
 @pytest.mark.parametrize("one_gpu", ["muri-antman"], indirect=True)
@@ -60,14 +60,14 @@ def test_an_opportunistic_job_runs_beside_a_guaranteed_one_under_muri_antman(
 ) -> None:
     cluster = one_gpu
     owner = submitted(cluster, **COMPUTES)
-    cluster.until(owner, "RUNNING", within=60)
+    cluster.until(owner, "RUNNING")
     opportunistic = submitted(cluster, "--opportunistic", **READS)
-    cluster.until(opportunistic, "RUNNING", within=60)
+    cluster.until(opportunistic, "RUNNING")
     assert beside(cluster, opportunistic) == [owner]
     second = submitted(cluster, **READS)  # guaranteed: it waits for the GPU, and stops none
     more = submitted(cluster, "--opportunistic", **READS)  # the GPU is used enough
     cluster.cli("cancel", str(owner))
-    cluster.until(second, "RUNNING", within=60)
+    cluster.until(second, "RUNNING")
     assert cluster.job(opportunistic).state == "RUNNING"
     assert cluster.job(opportunistic).run == 1
     assert cluster.job(more).state == "PENDING"

@@ -53,12 +53,10 @@ def test_jobs_that_leave_their_gpus_idle_are_packed_and_others_wait(cluster: Loc
         jobs = [cluster.job(job) for job in (first, second)]
         return all(job.state == "RUNNING" and job.nodes == ("n1",) for job in jobs)
 
-    eventually("both have left the profiling stage for one GPU", packed, within=120)
+    eventually("both have left the profiling stage for one GPU", packed)
     whole = submitted(cluster)  # asks for a GPU of its own
     cluster.until(whole, "RUNNING")
-    eventually(
-        "it has been profiled, too", lambda: cluster.job(whole).state == "PENDING", within=120
-    )
+    eventually("it has been profiled, too", lambda: cluster.job(whole).state == "PENDING")
     told = cluster.cli("explain", str(whole))
     assert told.splitlines() == [f"job {whole}: rank 1 under lucid", "  gpu seconds  3,600.0"]
     assert str(second) in beside(cluster, first)

@@ -45,7 +45,7 @@ def test_trainings_end_when_they_are_accurate_enough_for_their_users(
     second = training(cluster, yielding, "--target-accuracy", "0.4", "--stop-under-load", "target")
     for job in (first, second):
         cluster.until(job, "RUNNING")
-        eventually("it reports 0.5", lambda job=job: told_accuracy(cluster, job) >= 0.5, within=60)
+        eventually("it reports 0.5", lambda job=job: told_accuracy(cluster, job) >= 0.5)
     assert {cluster.job(job).state for job in (first, second)} == {"RUNNING"}
     waits = cluster.submit("true")
     chained = ("-o", f"{cluster.out}/after", "-d", f"afterok:{first}")
@@ -68,7 +68,7 @@ def test_show_tells_the_terms_of_a_priority(cluster: LocalCluster) -> None:
         cluster.until(job, "RUNNING")
     waits = cluster.submit("true")
     words = ("show", str(waits), "--why-order")
-    eventually("it is ranked", lambda: "waited" in cluster.cli(*words), within=60)
+    eventually("it is ranked", lambda: "waited" in cluster.cli(*words))
     told = cluster.cli(*words)
     for term in ("policy", "learning", "deadline", "remaining", "waited", "dependents", "total"):
         assert term in told, told

@@ -64,7 +64,7 @@ def train(cluster: LocalCluster, kind: str) -> int:
 def end(cluster: LocalCluster, *jobs: int) -> None:
     cluster.cli("cancel", *map(str, jobs))
     for job in jobs:
-        cluster.until(job, "CANCELLED", within=30)
+        cluster.until(job, "CANCELLED")
 
 
 def test_two_jobs_of_a_gpu_alternate_and_neither_begins_anew(one_gpu: LocalCluster) -> None:
@@ -77,10 +77,9 @@ def test_two_jobs_of_a_gpu_alternate_and_neither_begins_anew(one_gpu: LocalClust
                 states(one_gpu, runs)[0] == "RUNNING"
                 and states(one_gpu, waits)[0] in ("SUSPENDED", "PENDING")
             ),
-            within=60,
         )
     for job in jobs:
-        ended = one_gpu.until(job, "COMPLETED", within=120)
+        ended = one_gpu.until(job, "COMPLETED")
         assert ended.starts == 1, one_gpu.story(job)
         assert one_gpu.output(job).split() == [str(k + 1) for k in range(120)]
     assert all(one_gpu.job(job).preemptions >= 1 for job in jobs)
@@ -131,5 +130,5 @@ def test_a_pack_that_does_not_pay_is_undone(one_gpu: LocalCluster) -> None:
         now = [one_gpu.job(job).preemptions for job in jobs]
         return all(one > other + 2 for one, other in zip(now, before, strict=True))
 
-    eventually("both have had several turns", have_had_turns, within=120)
+    eventually("both have had several turns", have_had_turns)
     end(one_gpu, *jobs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
@@ -85,12 +86,14 @@ def asked() -> Iterator[Asked]:
         yield Asked(cluster)
 
 
-def processes(script: Path | str, *words: str) -> list[psutil.Process]:
+def processes(asked: Asked, script: Path | str, *words: str) -> list[psutil.Process]:
+    """The processes of the cluster's jobs with such words."""
     found = []
-    for each in psutil.process_iter(["cmdline"]):
-        line = each.info["cmdline"] or []
-        if str(script) in line and all(word in line for word in words):
-            found.append(each)
+    for each in asked.cluster.remaining():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            line = each.cmdline()
+            if str(script) in line and all(word in line for word in words):
+                found.append(each)
     return found
 
 
@@ -125,18 +128,20 @@ def test_a_killed_replica_is_replaced_and_no_request_is_lost(asked: Asked) -> No
     before = asked.ask("before")["process"], asked.replicas()[0].job_id
     with ThreadPoolExecutor(4) as users:
         answers = [users.submit(asked.ask, f"request {number}") for number in range(40)]
-        (replica,) = processes("dlsched.service", "replica", "1")
+        (replica,) = processes(asked, "dlsched.service", "replica", "1")
         replica.send_signal(signal.SIGKILL)
         assert {answer.result()["sent"] for answer in answers} == {
             f"request {number}" for number in range(40)
         }
     assert asked.ask("after")["replica"] == 1
-    assert asked.replicas()[0].job_id != before[1]
+    eventually(
+        "the old one has left", lambda: before[1] not in [r.job_id for r in asked.replicas()]
+    )
 
 
 def test_a_killed_leader_comes_back_to_its_replicas(asked: Asked) -> None:
     kept = {job.name: job.job_id for job in asked.replicas()}
-    (leader,) = processes("dlsched.service", "lead")
+    (leader,) = processes(asked, "dlsched.service", "lead")
     leader.send_signal(signal.SIGKILL)
     asked.url = asked.address(2)
     asked.ask("again")
@@ -163,8 +168,8 @@ def test_a_cancel_ends_the_service_with_all_that_belongs_to_it(asked: Asked) -> 
     asked.cluster.cli("cancel", str(asked.job))
     asked.cluster.until(asked.job, "CANCELLED")
     eventually("the replicas are cancelled", lambda: not asked.replicas())
-    eventually("the servers end", lambda: not processes(PROGRAM))
-    assert not processes("dlsched.service")
+    eventually("the servers end", lambda: not processes(asked, PROGRAM))
+    eventually("so do the others", lambda: not processes(asked, "dlsched.service"))
     eventually("trainings have all GPUs", lambda: trainings(asked.cluster) == 4)
     with pytest.raises(urllib.error.URLError):
         asked.ask("too late")

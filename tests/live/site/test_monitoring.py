@@ -32,7 +32,7 @@ class Monitored(LocalCluster):
         """What Prometheus reads of a process."""
         pattern = r"event=listening .*metrics=(\d+)" if name == "daemon" else r"metrics port=(\d+)"
         port = re.findall(pattern, self.log(name, 100_000))[-1]
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
             found: bytes = answer.read()
         return found.decode()
 
@@ -79,8 +79,8 @@ def a_day(cluster: Monitored) -> Monitored:
     for job in (running, long):
         cluster.until(job, "RUNNING")
     shorter = queued("-w", "n1", "--gpus", "2", "--time", "10m", run="true")
-    cluster.until(shorter, "COMPLETED", within=90)
-    cluster.until(long, "RUNNING", within=90)
+    cluster.until(shorter, "COMPLETED")
+    cluster.until(long, "RUNNING")
     cluster.cli("cancel", str(long))
     cluster.until(long, "CANCELLED")
     failed = queued("-w", "n1", "--gpus", "1", run="exit 3")
@@ -231,7 +231,6 @@ def test_a_job_that_does_not_use_its_gpus_is_named(a_day: Monitored) -> None:
     listed = eventually(
         "it is listed",
         lambda: json.loads(a_day.cli("queue", "-a", "--idle", "4s", "--json"))["jobs"],
-        within=90,
     )
     assert [job["job_id"] for job in listed] == [idle]
     assert listed[0]["gpu_idle_s"] >= 4

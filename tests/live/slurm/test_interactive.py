@@ -42,8 +42,9 @@ def granted(terminal: Terminal) -> int:
 
 
 def running(login: LoginNode, script: str = "sleep 600", **options: object) -> int:
+    """A job that its nodes execute."""
     job = login.cluster.submit(script, **options)
-    login.cluster.until(job, "RUNNING")
+    login.cluster.until_begun(job)
     return job
 
 
@@ -177,19 +178,19 @@ def test_a_job_that_is_cancelled_says_so_in_its_shell(login: LoginNode) -> None:
 
 
 def test_a_job_at_its_time_limit_says_so_in_its_shell(login: LoginNode) -> None:
-    with login.terminal("dlsched submit --interactive -G 1 -t 3s --grace 1") as user:
+    with login.terminal("dlsched submit --interactive -G 1 -t 8s --grace 4") as user:
         user.expect(r"job (\d+) runs on n")
-        user.expect(r"dlsched: the job has reached its time limit; its processes have 1 s to end")
+        user.expect(r"dlsched: the job has reached its time limit; its processes have 4 s to end")
         assert user.ends() != 0
 
 
 def test_a_job_that_has_to_leave_its_node_says_so_and_ends(login: LoginNode) -> None:
-    with login.terminal("dlsched submit --interactive -G 1 --grace 2") as user:
+    with login.terminal("dlsched submit --interactive -G 1 --grace 5") as user:
         job, node = user.expect(r"job (\d+) runs on (n\d)").groups()
         for words in (f"logs {job}", f"requeue {job}"):
             assert "interactive" in login.run(f"dlsched {words}").stderr
         login.typed(f"dlsched drain {node} --now --reason fan")
-        user.expect(r"dlsched: the job is moved to other GPUs; its processes have 2 s to end")
+        user.expect(r"dlsched: the job is moved to other GPUs; its processes have 5 s to end")
         assert user.ends() != 0
     assert login.cluster.until(int(job), "PREEMPTED").starts == 1
     login.typed(f"dlsched resume-node {node}")

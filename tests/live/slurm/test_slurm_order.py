@@ -37,7 +37,7 @@ def blocked(node: LocalCluster) -> int:
 def in_order_of_starts(node: LocalCluster, jobs: list[int]) -> list[int]:
     """The jobs by the time of their first start, once all have ended."""
     for job in jobs:
-        node.until(job, "COMPLETED", within=90)
+        node.until(job, "COMPLETED")
     started = {job.job_id: job.first_started_at or 0.0 for job in node.jobs(jobs)}
     return sorted(jobs, key=started.__getitem__)
 

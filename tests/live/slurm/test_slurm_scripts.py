@@ -39,7 +39,7 @@ def test_an_array_with_a_limit(login: LoginNode) -> None:
     (login.home / "logs").mkdir()
     job = login.submit("array.sh")
     for task in range(4):
-        login.cluster.until(job + task, "COMPLETED", within=90)
+        login.cluster.until(job + task, "COMPLETED")
         text = (login.home / f"logs/sweep_{job}_{task}.out").read_text()
         assert text.splitlines() == [
             f"job={job} task={task} of 4",
@@ -141,7 +141,7 @@ def test_a_job_requeues_itself_at_its_warning(login: LoginNode) -> None:
     job = login.submit("requeue.sh")
     eventually("the job is up", (login.home / "long.up").exists)
     login.typed(f"scancel --batch --signal=USR1 {job}")
-    login.cluster.until(job, "COMPLETED", within=90)
+    login.cluster.until(job, "COMPLETED")
     text = (login.home / f"slurm-{job}.out").read_text()
     assert text.splitlines() == ["start 0", "caught", "start 1", "finished"]
 
@@ -240,13 +240,13 @@ def test_why_a_start_failed_is_told_where_users_look(
     job = int(login.typed(line.format(home=login.home)))
     found = login.cluster.until(job, "FAILED", "PENDING", "COMPLETED")
     if found.state == "PENDING":
-        found = login.cluster.until(job, "FAILED", within=90)
+        found = login.cluster.until(job, "FAILED")
     why = told.format(home=login.home, job=job)
 
     def is_told() -> bool:
         return why in login.typed(f"dlsched history -j {job} -o reason")
 
-    eventually("the output of the job has been looked at", is_told, within=60)
+    eventually("the output of the job has been looked at", is_told)
     assert_told(login, job, why)
 
 
@@ -277,7 +277,7 @@ def test_a_full_disk_is_told_where_users_look(login: LoginNode) -> None:
         pytest.skip(f"no small disk can be mounted here: {mounted.stderr.strip()}")
     try:
         job = int(login.typed(f"sbatch --parsable --gpus=1 -o {full}/%j.out --wrap true"))
-        login.cluster.until(job, "FAILED", within=90)
+        login.cluster.until(job, "FAILED")
     finally:
         login.typed(f"umount {full}")
     assert_told(login, job, f"cannot open output {full}/{job}.out: No space left on device")

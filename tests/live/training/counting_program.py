@@ -16,7 +16,8 @@ def main(steps: int, pause: float, *options: str) -> None:
     """Count to `steps`.
 
     Options are `every=N` (steps between checkpoints), `keep=N`, and `gate=PATH`: half way it waits
-    until that file exists; with `fails=PATH` it fails there unless that file exists.
+    until that file exists, or until it is to stop; with `fails=PATH` it fails there unless that
+    file exists.
     """
     given: dict[str, str] = dict(each.split("=") for each in options)
     every = int(given["every"]) if "every" in given else None
@@ -34,6 +35,9 @@ def main(steps: int, pause: float, *options: str) -> None:
         saved = job.checkpoint.saved_step
         for _ in range(first, steps):
             while gate is not None and counted[0] == steps // 2 and not gate.exists():
+                job.deadline()  # takes the keeper's messages
+                if not job.lease:
+                    break
                 time.sleep(0.02)
             if fails is not None and counted[0] == steps // 2 and not fails.exists():
                 sys.exit(3)

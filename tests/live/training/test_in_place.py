@@ -67,7 +67,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
 def test_a_training_grows_and_shrinks_without_a_checkpoint(
     cluster: LocalCluster, undisturbed: list[float]
 ) -> None:
-    training = Training(cluster, "in-place", "--pause", "0.4", in_place="yes")
+    training = Training(cluster, "in-place", held="20,60", in_place="yes")
     ended = cluster.until(training.job, "COMPLETED", "FAILED", within=400)
     story = cluster.story(training.job)
     assert ended.state == "COMPLETED", story
@@ -105,7 +105,7 @@ class Light:
                 chdir=cluster.folder, gpus="2", min_gpus="1", max_gpus="3", in_place="yes",
                 **options,
             )  # fmt: skip
-        eventually("ranks that get ready", lambda: len(self.ranks(2)) == 3, within=100)
+        eventually("ranks that get ready", lambda: len(self.ranks(2)) == 3)
 
     def ranks(self, run: int) -> list[psutil.Process]:
         """The processes of a run."""
@@ -141,9 +141,9 @@ class Light:
 def test_a_new_rank_that_is_killed_leaves_the_training_alone(cluster: LocalCluster) -> None:
     light = Light(cluster, "new-killed")
     light.ranks(2)[-1].kill()
-    eventually("the others' end", lambda: not light.ranks(2), within=100)
+    eventually("the others' end", lambda: not light.ranks(2))
     before = len(light.lines(1))
-    eventually("more steps", lambda: len(light.lines(1)) > before, within=100)
+    eventually("more steps", lambda: len(light.lines(1)) > before)
     ended = light.end()
     assert (ended.failures, ended.preemptions) == (0, 0)
     assert ended.resizes >= 1  # the next one is a restart
@@ -154,9 +154,9 @@ def test_a_new_rank_that_is_killed_leaves_the_training_alone(cluster: LocalClust
 @pytest.mark.exhaustive
 def test_an_old_rank_that_is_killed_meanwhile_ends_in_a_restart(cluster: LocalCluster) -> None:
     light = Light(cluster, "old-killed", retries="1")
-    eventually("a checkpoint", lambda: checkpoints(cluster, light.job), within=100)
+    eventually("a checkpoint", lambda: checkpoints(cluster, light.job))
     light.ranks(1)[-1].kill()
-    eventually("the next run's end", lambda: not light.ranks(2), within=100)
+    eventually("the next run's end", lambda: not light.ranks(2))
     assert light.lines(2) == []  # it has trained nothing
     ended = light.end()
     assert ended.failures == 1
@@ -187,9 +187,9 @@ def test_a_daemon_or_agent_that_is_killed_meanwhile_changes_nothing(
 def test_a_job_that_is_cancelled_leaves_no_rank(cluster: LocalCluster) -> None:
     light = Light(cluster, "cancelled")
     cluster.cli("cancel", str(light.job))
-    cluster.until(light.job, "CANCELLED", within=100)
-    eventually("no process", lambda: not light.ranks(1) + light.ranks(2), within=100)
-    eventually("free GPUs", lambda: busy(cluster) == 0, within=100)
+    cluster.until(light.job, "CANCELLED")
+    eventually("no process", lambda: not light.ranks(1) + light.ranks(2))
+    eventually("free GPUs", lambda: busy(cluster) == 0)
 
 
 def busy(cluster: LocalCluster) -> int:

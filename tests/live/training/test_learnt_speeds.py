@@ -24,7 +24,7 @@ with attach() as job:
             break
 """
 FAST_ON = {"cnn": "n1", "rnn": "n2"}
-PACE = {"cnn": ("0.01", "0.05"), "rnn": ("0.05", "0.02")}  # fast on v100; fast on k80
+PACE = {"cnn": ("0.03", "0.15"), "rnn": ("0.15", "0.06")}  # fast on v100; fast on k80
 
 
 def test_trainings_run_on_the_types_where_they_are_fast() -> None:
@@ -52,7 +52,7 @@ def test_trainings_run_on_the_types_where_they_are_fast() -> None:
 
         first = [train(model, f"{kind}:1") for model in PACE for kind in ("v100", "k80")]
         try:
-            eventually("each was measured on each type", lambda: len(known()) == 4, within=60)
+            eventually("each was measured on each type", lambda: len(known()) == 4)
         except AssertionError as error:
             stories = "\n".join(cluster.story(job) for job in first)
             raise AssertionError(f"{error}: {known()}\n{stories}") from None
@@ -61,7 +61,7 @@ def test_trainings_run_on_the_types_where_they_are_fast() -> None:
         assert found["rnn", "k80"] > 1.5 * found["rnn", "v100"]
         cluster.cli("cancel", *map(str, first))
         for job in first:
-            cluster.until(job, "CANCELLED", within=30)
+            cluster.until(job, "CANCELLED")
 
         cluster.kill("daemon")
         cluster.start_daemon()
@@ -77,4 +77,4 @@ def test_trainings_run_on_the_types_where_they_are_fast() -> None:
                 for job, view in at.items()
             )
 
-        eventually("each runs where it is fast", all_well, within=60)
+        eventually("each runs where it is fast", all_well)

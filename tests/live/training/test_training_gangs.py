@@ -1,4 +1,4 @@
-"""Trainings on two nodes are stopped, moved and repeated; their losses stay the same.
+"""A training on two nodes is stopped, moved, requeued and killed; its losses stay the same.
 
 Two PyTorch processes on two nodes learn together. Whatever the cluster does to them, the lines of
 all runs together are those of an undisturbed training, to the last digit.
@@ -18,8 +18,10 @@ from dlsched import quickstart
 from dlsched.torture.local_cluster import LocalCluster, eventually
 
 GANG = Path(quickstart.__path__[0]) / "jobs" / "gloo_gang.py"
-EPOCHS, SAMPLES, BATCH = 4, 1024, 16
+HELD = Path(__file__).with_name("held_program.py")
+EPOCHS, SAMPLES, BATCH = 2, 1024, 16
 STEPS = EPOCHS * SAMPLES // (2 * BATCH)
+HOLDS = (8, 16, 24, 32)  # the step before whose end each run waits for what happens to it
 
 pytestmark = [
     pytest.mark.slow,
@@ -30,47 +32,57 @@ pytestmark = [
 class Training:
     """A gang of two nodes and what it has learnt."""
 
-    def __init__(self, cluster: LocalCluster, name: str, *, pause: float, **options: str) -> None:
-        self.cluster = cluster
-        self.losses = cluster.folder / f"{name}.losses"
-        words = f"--epochs {EPOCHS} --samples {SAMPLES} --batch {BATCH} --pause {pause}"
+    def __init__(self, cluster: LocalCluster, name: str, holds: tuple[int, ...] = ()) -> None:
+        self.cluster, self.folder = cluster, cluster.folder / name
+        self.folder.mkdir()
+        words = f"--epochs {EPOCHS} --samples {SAMPLES} --batch {BATCH}"
+        held = [str(HELD), str(self.folder), ",".join(map(str, holds))]
         with cluster.client() as client:
             self.job = client.submit(
-                [sys.executable, str(GANG), *words.split(), "--losses", str(self.losses)],
+                [
+                    sys.executable,
+                    *held,
+                    str(GANG),
+                    *words.split(),
+                    "--losses",
+                    f"{self.folder}/lines",
+                ],
                 name=name,
                 nodes="2",
                 gpus_per_node="2",
                 ntasks_per_node="1",
                 launch="node",
-                output=f"{cluster.out}/{name}.%n.out",
+                retries="2",
+                grace="120",
+                output=f"{self.folder}/%n.out",
                 chdir=cluster.folder,
-                **options,
             )
 
     @property
     def lines(self) -> list[str]:
         """A line a step, of all runs."""
-        return self.losses.read_text().splitlines() if self.losses.exists() else []
+        path = self.folder / "lines"
+        return path.read_text().splitlines() if path.exists() else []
 
-    def wait_for_steps(self, count: int) -> None:
-        """Until so many more steps are done."""
-        goal = len(self.lines) + count
-        eventually(f"{goal} steps", lambda: len(self.lines) >= goal, within=60)
+    def wait_until_held(self, run: int) -> None:
+        """Until a run waits."""
+        try:
+            eventually(f"run {run} waits", (self.folder / f"held-{run}").exists)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.cluster.story(self.job)}") from None
 
-    def left_after(self) -> list[set[str]]:
-        """For each run that was stopped, the steps after which its ranks left."""
-        told = [
-            [
-                line.rsplit(maxsplit=1)[-1]
-                for line in (self.cluster.out / f"{self.losses.stem}.{rank}.out")
-                .read_text()
-                .splitlines()
-                if "leaving after step" in line
-            ]
-            for rank in (0, 1)
-        ]
-        assert len(told[0]) == len(told[1])
-        return [set(each) for each in zip(*told, strict=True)]
+    def said(self, rank: int, pattern: str) -> list[str]:
+        """The numbers that a rank has told."""
+        return re.findall(rf"{pattern} (\d+)", (self.folder / f"{rank}.out").read_text())
+
+    def kill_rank(self, rank: int) -> None:
+        """Kill a rank of the present run."""
+        run = str(self.cluster.job(self.job).run)
+        for process in self.cluster.remaining():
+            values = process.environ()
+            mine = (values.get("RANK"), values.get("DLSCHED_RUN")) == (str(rank), run)
+            if mine and str(GANG) in process.cmdline():
+                process.kill()
 
 
 @pytest.fixture(scope="module")
@@ -80,80 +92,47 @@ def cluster() -> Iterator[LocalCluster]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def undisturbed(cluster: LocalCluster) -> list[str]:
-    """The losses of an undisturbed training."""
-    training = Training(cluster, "undisturbed", pause=0.0)
-    cluster.until(training.job, "COMPLETED", within=60)
-    lines = training.lines
-    assert [int(line.split()[0]) for line in lines] == list(range(STEPS))
-    return lines
-
-
-def test_a_preempted_training_has_the_same_losses(
-    cluster: LocalCluster, undisturbed: list[str]
+def test_whatever_happens_to_a_training_its_losses_are_those_of_an_undisturbed_one(
+    cluster: LocalCluster,
 ) -> None:
-    training = Training(cluster, "preempted", pause=0.02)
-    training.wait_for_steps(10)
-    rival = cluster.submit("sleep 2", gpus="6")  # has had nothing yet, so it goes first
-    cluster.until(rival, "COMPLETED", within=60)
-    ended = cluster.until(training.job, "COMPLETED", within=60)
-    assert training.lines == undisturbed
-    assert (ended.starts, ended.migrations) == (ended.preemptions + 1, 0)
-    assert ended.preemptions >= 1
-    assert [len(steps) for steps in training.left_after()] == [1] * ended.preemptions
+    whole = Training(cluster, "undisturbed")
+    cluster.until(whole.job, "COMPLETED")
+    undisturbed = whole.lines
+    assert [int(line.split()[0]) for line in undisturbed] == list(range(STEPS))
+    training = Training(cluster, "disturbed", HOLDS)
 
+    # preempted
+    training.wait_until_held(1)
+    rival = cluster.submit("true", gpus="6")  # has had nothing yet, so it goes first
+    cluster.until(rival, "COMPLETED")
 
-def test_a_training_is_moved_off_a_drained_node(
-    cluster: LocalCluster, undisturbed: list[str]
-) -> None:
-    training = Training(cluster, "moved", pause=0.02)
-    training.wait_for_steps(10)
-    before = cluster.job(training.job).nodes
-    cluster.cli("drain", before[0], "--reason", "bad fan", "--now")
-    try:
-        training.wait_for_steps(10)
-        after = cluster.until(training.job, "RUNNING").nodes
-        assert len(after) == 2
-        assert before[0] not in after
-        ended = cluster.until(training.job, "COMPLETED", within=60)
-    finally:
-        cluster.cli("resume-node", before[0])
-    assert training.lines == undisturbed
-    assert (ended.starts, ended.migrations, ended.failures) == (2, 1, 0)
-    assert "migrated 1" in cluster.cli("show", str(training.job))
-    assert [len(steps) for steps in training.left_after()] == [1]
+    # moved off a drained node
+    training.wait_until_held(2)
+    drained = cluster.job(training.job).nodes[0]
+    cluster.cli("drain", drained, "--reason", "bad fan", "--now")
+    training.wait_until_held(3)
+    after = cluster.job(training.job).nodes
+    cluster.cli("resume-node", drained)
+    assert len(after) == 2
+    assert drained not in after
 
-
-def test_a_requeued_training_goes_on(cluster: LocalCluster, undisturbed: list[str]) -> None:
-    training = Training(cluster, "requeued", pause=0.02)
-    training.wait_for_steps(10)
+    # requeued by its user
     cluster.cli("requeue", str(training.job))
-    ended = cluster.until(training.job, "COMPLETED", within=60)
-    assert training.lines == undisturbed
-    assert (ended.starts, ended.preemptions, ended.migrations) == (2, 0, 0)
-    assert [len(steps) for steps in training.left_after()] == [1]
-
-
-def test_a_training_whose_rank_dies_goes_on_from_its_checkpoint_on_the_same_gpus(
-    cluster: LocalCluster, undisturbed: list[str]
-) -> None:
-    training = Training(cluster, "died", pause=0.02, retries="2")
-    training.wait_for_steps(10)
-    cluster.cli("requeue", str(training.job))  # it leaves a checkpoint
-    eventually("its second run", lambda: cluster.job(training.job).run == 2, within=60)
-    training.wait_for_steps(10)
+    training.wait_until_held(4)
+    eventually("all steps so far", lambda: training.lines == undisturbed[: HOLDS[-1]])
     before = cluster.job(training.job).nodes
-    for process in cluster.remaining():
-        if str(GANG) in process.cmdline() and process.environ().get("RANK") == "1":
-            process.kill()
-    ended = cluster.until(training.job, "COMPLETED", within=120)
-    assert (ended.starts, ended.failures, ended.preemptions) == (3, 1, 0)
+
+    # one rank is killed: it goes on from its checkpoint on the same GPUs
+    training.kill_rank(1)
+    ended = cluster.until(training.job, "COMPLETED", "FAILED")
+    assert ended.state == "COMPLETED", cluster.story(training.job)
+    assert (ended.starts, ended.preemptions, ended.migrations, ended.failures) == (5, 1, 1, 1)
     assert ended.nodes == before
-    assert "restart" in cluster.cli("show", str(training.job))
-    begun = re.findall(r"from step (\d+)", (cluster.out / "died.0.out").read_text())
+    shown = cluster.cli("show", str(training.job))
+    assert "migrated 1" in shown
+    assert "restart" in shown
+    begun, left = training.said(0, "from step"), training.said(0, "leaving after step")
     assert begun[0] == "0"
-    assert begun[1] == begun[2] != "0"
-    assert (
-        list(dict.fromkeys(sorted(training.lines, key=lambda x: int(x.split()[0])))) == undisturbed
-    )
+    assert begun[1:4] == left[:3] == training.said(1, "leaving after step")[:3]
+    assert begun[4] == begun[3]
+    assert training.lines[HOLDS[-1] :] == undisturbed[int(begun[4]) :]
