@@ -6,7 +6,7 @@ The table follows *committed* changes, so nothing in it can be lost with the pro
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from dlsched.core.service_clock import RunClock
@@ -34,6 +34,7 @@ from dlsched.protocol.ledger import (
 from dlsched.protocol.ledger import writes as change
 from dlsched.protocol.messages import JobId, RunId, StepRecord
 
+_OF_BODY = {each.name for each in fields(JobBody)}
 _FOLLOWED = (Progress, HoldChanged, FieldsChanged, CheckpointCommitted, CheckpointsMarked)
 
 
@@ -139,6 +140,12 @@ class JobTable:
             return found.updated[name]
         spec = row.request.spec
         return (spec if isinstance(spec, JobSpec) else self.spec(row)).field(name)
+
+    def body(self, row: Job) -> JobBody:
+        """What a job asks for, updates included."""
+        found, body = self.facts.get(row.job), self.spec(row).body
+        updated = {} if found is None else found.updated
+        return replace(body, **{name: v for name, v in updated.items() if name in _OF_BODY})
 
     def array_limit(self, row: Job) -> int:
         """How many elements of a job's array may run at once; 0 for all."""

@@ -57,6 +57,19 @@ class JobBody(JobFields):
     dependencies: tuple[Dependency, ...] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def layout(self) -> tuple[int, ...] | None:
+        """GPUs a node, as `layout_of` says."""
+        return layout_of(self.gang, self.gpus, self.gpus_by_type)
+
+
+def layout_of(gang: tuple[int, ...] | None, gpus: int, gpus_by_type: str) -> tuple[int, ...] | None:
+    """GPUs a node; None: wherever they are.
+
+    Those of a type that only nodes with several types have are on one node if nothing is said.
+    """
+    return (gpus,) if gang is None and gpus_by_type else gang
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:

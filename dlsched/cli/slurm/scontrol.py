@@ -37,6 +37,9 @@ _FIELDS = {
     "NodeList": "nodelist",
     "ReqNodeList": "nodelist",
     "MailType": "notify",
+    "Gres": "gres",
+    "TresPerNode": "gres",
+    "Features": "constraint",
 }
 _OF_A_JOB = {n.lower(): n for n in ("JobId", *_FIELDS, "ArrayTaskThrottle", "Dependency")}
 _OF_A_NODE = {name.lower(): name for name in ("NodeName", "State", "Reason")}
@@ -331,6 +334,9 @@ def _update(words: Sequence[str]) -> int:
     if "nice" in options:
         options["priority"] = f"-{options.pop('nice')}".replace("--", "")
         words_of["priority"] = words_of.pop("nice")
+    if "gres" in options:
+        options["gpus"] = _gpus_on_node(words_of["gres"], options.pop("gres"))
+        words_of["gpus"] = words_of.pop("gres")
     if options.get("time", "")[:1] in ("+", "-"):
         options["time"] = _changed_limit(job, options["time"])
     fields = changes(options, words_of)
@@ -339,6 +345,16 @@ def _update(words: Sequence[str]) -> int:
     dependencies = None if awaited is None else wire_dependencies("Dependency", awaited)
     with Client() as cluster:
         return _told(cluster.update(chosen, fields, dependencies=dependencies).failed)
+
+
+def _gpus_on_node(what: str, text: str) -> str:
+    """GPUs of Slurm's `Gres` as `--gpus` has them; a job whose node is one has no others."""
+    from dlsched.client.submission.gpus import parse_gres  # noqa: PLC0415
+
+    wish = parse_gres(what, text)
+    if wish.by_type:
+        raise BadInput(f"{what}={shorten(text)}: several types cannot be changed")
+    return wish.text
 
 
 def _changed_limit(job: str, change: str) -> str:

@@ -21,6 +21,7 @@ from dlsched.daemon.control.predicting.shadow import ShadowService
 from dlsched.daemon.control.short_tasks import short_tasks
 from dlsched.daemon.control.submission import updating
 from dlsched.daemon.control.submission.submit import Submissions
+from dlsched.daemon.control.submission.types_of_waiting_jobs import TypesOfWaitingJobs
 from dlsched.daemon.control.sweeps import sweep
 from dlsched.daemon.control.tokens import TokenService
 from dlsched.daemon.control.views import Views
@@ -63,6 +64,7 @@ class ControlService(TokenService, control_pb2_grpc.ControlServicer):
         self._lists = JobLists(cluster, views, predictions, rounds)
         self._details = JobDetails(cluster, views, predictions)
         self._ends = JobEnds(cluster, views)
+        TypesOfWaitingJobs(cluster)  # the driver has it
         self._attachments = Attachments(cluster)
         self._alternatives = Alternatives(cluster, what_if)
         self._shadow = ShadowService(cluster, shadow)

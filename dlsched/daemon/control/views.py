@@ -17,7 +17,7 @@ from dlsched.daemon.predictions import JobForecast
 from dlsched.daemon.training.current import values_now
 from dlsched.db.reading.loading import JobFacts
 from dlsched.db.reading.queries import StoredJob
-from dlsched.db.records import JobSpec
+from dlsched.db.records import JobSpec, layout_of
 from dlsched.db.rows import state_word
 from dlsched.jobs.fields import FIELDS
 from dlsched.protocol.ledger import Job, JobStatus, Run, RunStatus, with_cause, without_words
@@ -212,7 +212,7 @@ def base_view(row: Job, spec: JobSpec, facts: JobFacts, *, brief: bool = False) 
     view |= {
         "job": row.job,
         "user": spec.user,
-        "gang": spec.body.gang,
+        "gang": layout_of(updated.get("gang", spec.body.gang), view["gpus"], view["gpus_by_type"]),
         "submitted_at": spec.submitted_at,
         "preemptions": row.preemptions,
         "failures": row.failures,

@@ -74,7 +74,7 @@ def wishes_of(body: JobBody) -> Wishes:
             body.tmp_bytes or 0,
             *filter(None, [body.gpus_by_type]),
         ),
-        shape=() if body.gang is None else tuple(max(int(gpus), 1) for gpus in body.gang),
+        shape=tuple(max(int(gpus), 1) for gpus in body.layout or ()),
         by_type=by_type_of(body.gpus_by_type),
         most_nodes=(body.max_nodes or 0) if sum(gang) else 0,
         host_nodes=(0, 0) if sum(gang) else (len(gang), body.max_nodes or len(gang)),

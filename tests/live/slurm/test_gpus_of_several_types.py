@@ -101,3 +101,25 @@ def test_a_script_with_two_types_gets_them_and_the_next_one_waits_for_them(
         assert why in refused.stderr
     pair = login.run("sbatch -N 2 --gres=gpu:a100:1,gpu:v100:1 --wrap true")
     assert "needs 2 nodes with 1 a100 and 1 v100" in pair.stderr
+
+
+def test_a_waiting_job_is_changed_to_a_type_that_only_nodes_of_several_have(
+    login: LoginNode,
+) -> None:
+    cluster, wrap = login.cluster, "--wrap 'echo gpus=$CUDA_VISIBLE_DEVICES'"
+    jobs = [
+        int(login.typed(f"sbatch --parsable --hold {asked} {wrap}"))
+        for asked in ("--gres=gpu:1", "--gpus=1")
+    ]
+    login.typed(f"scontrol update JobId={jobs[0]} Gres=gpu:a100:2")
+    told = login.typed(f"dlsched update {jobs[1]} --gpus a100:2")
+    assert "gpus by type none -> a100:2" in told
+    for job in jobs:
+        assert "TresPerNode=gres:gpu:a100:2\n" in login.typed(f"scontrol show job {job}")
+        login.typed(f"scontrol release {job}")
+        assert cluster.until(job, "COMPLETED").nodes == ("n1",)
+        out = login.home / f"slurm-{job}.out"
+        assert out.read_text() == f"gpus={devices(*A100)}\n"
+    refused = login.run(f"scontrol update JobId={jobs[0]} Gres=gpu:a100:1,gpu:v100:1")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "Gres=gpu:a100:1,gpu:v100:1: several types cannot be changed" in refused.stderr

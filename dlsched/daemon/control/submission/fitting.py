@@ -45,7 +45,7 @@ def check_fits(body: JobBody, capacity: Capacity, within: str | None = None) -> 
     ]
     where = _kind(body, within, capacity.mixed(types, only))
     least = body.min_gpus if body.min_gpus is not None else body.gpus
-    needs = sorted(body.gang or (), reverse=True)
+    needs = sorted(body.layout or (), reverse=True)
     if body.gpus_by_type:
         hosts = _with_types(hosts, by_type_of(body.gpus_by_type), len(needs))
     _check_gpus(needs, least, [host.gpus for host in hosts], where)

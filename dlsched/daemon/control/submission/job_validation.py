@@ -23,8 +23,8 @@ from dlsched.daemon.control.short_tasks import with_short_tasks
 from dlsched.daemon.control.submission.arrays import parse_array
 from dlsched.daemon.control.submission.elastic import check_in_place, elastic_size
 from dlsched.daemon.control.submission.fitting import check_fits
+from dlsched.daemon.control.submission.gpu_types import gpu_types_of
 from dlsched.daemon.control.submission.job_dependencies import read_dependencies
-from dlsched.daemon.control.submission.node_constraints import split_constraint
 from dlsched.daemon.control.submission.partitions import (
     check_access,
     host_defaults,
@@ -32,11 +32,6 @@ from dlsched.daemon.control.submission.partitions import (
     time_within,
 )
 from dlsched.daemon.control.submission.slas import check_steps, settle_deadline
-from dlsched.daemon.control.submission.type_of_mixed_nodes import (
-    layout_of_type,
-    type_of_mixed_nodes,
-    without_type,
-)
 from dlsched.daemon.control.sweeps import check_sweep
 from dlsched.daemon.notifying.receivers import check_receivers
 from dlsched.daemon.settings import Settings
@@ -101,30 +96,25 @@ def validate(
     values: dict[str, Any] = {
         row.name: check_field(row, get_field(wanted, row), now) for row in SENT
     }
-    of_mixed = type_of_mixed_nodes(wanted, partition, values, capacity)
-    types, constraint = split_constraint(
-        without_type(values["constraint"], of_mixed),
-        known_types(() if of_mixed else wanted.gpu_types, capacity, open_ended=wanted.open_ended),
-        capacity,
-        open_ended=wanted.open_ended,
-    )
-    constraint = _for_container(wanted, constraint, capacity)
-    values |= {"gpu_types": types, "constraint": constraint}
-    unsaid = not of_mixed and _says_no_gpus(values)
+    typed = gpu_types_of(values, partition, capacity, open_ended=wanted.open_ended)
+    constraint = _for_container(wanted, typed.constraint, capacity)
+    values |= {"gpu_types": typed.types, "constraint": constraint}
+    unsaid = not typed.of_mixed and _says_no_gpus(values)
     if unsaid:
         values["gpus"] = settings.default_gpus(partition)
     whose = whose or TenantsOfUser(Tenants(settings), "")
     account, vc = whose.account_and_vc(wanted.vc)
     priority_class = whose.priority_class(wanted.priority_class, account)
     check_access(chosen, whose, account)
-    gang, gpus, values["gpus_by_type"] = _layout(values, of_mixed)
+    gang, gpus = _gang(values)
+    values["gpus_by_type"] = _by_type(values, gang) or typed.layout(gang or (gpus,))
     _check_range(values, gang)
     values |= host_defaults(values, chosen, gpus, len(gang or (gpus,)))
     if values["gpu_share"] is not None and wanted.exclusive:
         raise BadInput("share: a job that has its nodes for itself shares no GPUs")
     _check_guarantee(values, gpus)
     _check_target(values)
-    if not gpus and (wanted.exclusive or values["gpu_share"] is not None or types or of_mixed):
+    if not gpus and (wanted.exclusive or values["gpu_share"] is not None or typed.types):
         raise BadInput("gpus: 0, so it can have no whole nodes, no share and no type of GPUs")
     settle_deadline(values, now)
     if not wanted.argv and not wanted.script:
@@ -365,20 +355,6 @@ def _gang(values: Mapping[str, Any]) -> tuple[tuple[int, ...] | None, int]:
     return None, gpus if gpus is not None else 1
 
 
-def _layout(values: Mapping[str, Any], of_mixed: str) -> tuple[tuple[int, ...] | None, int, str]:
-    """GPUs a node, when said; GPUs in all; how many of each type on every node, when said.
-
-    Args:
-        values: of the job.
-        of_mixed: its GPU type, if only nodes with several types have it.
-    """
-    gang, gpus = _gang(values)
-    if not of_mixed or not gpus:
-        return gang, gpus, _by_type(values, gang)
-    gang = gang or (gpus,)
-    return gang, gpus, layout_of_type(of_mixed, gang)
-
-
 def _by_type(values: Mapping[str, Any], gang: Sequence[int] | None) -> str:
     """How many GPUs of each type on every node, in its one spelling; empty: it is not said.
 
@@ -414,24 +390,6 @@ def _check_range(values: dict[str, Any], gang: tuple[int, ...] | None) -> None:
     bounds.check_count("nodes", most, NODES_OF_A_JOB)
     if most == len(gang):
         values["max_nodes"] = None
-
-
-def known_types(
-    names: Sequence[str], capacity: Capacity, *, open_ended: bool = False
-) -> tuple[str, ...]:
-    """GPU types as nodes spell them.
-
-    Raises:
-        BadInput: no node has one, and the job may not wait for such a node.
-    """
-    known = capacity.types
-    found = []
-    for name in dict.fromkeys(names):
-        bounds.check_text("GPU type", name, 64)
-        if name.lower() not in known and not open_ended and capacity.hosts:
-            raise capacity.unknown_type("GPU type", name)
-        found.append(known.get(name.lower(), name))
-    return tuple(found)
 
 
 def known_nodes(

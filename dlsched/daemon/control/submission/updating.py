@@ -21,6 +21,11 @@ from dlsched.daemon.control.job_filters import (
 from dlsched.daemon.control.reservations import check_use
 from dlsched.daemon.control.submission.elastic import check_sizes
 from dlsched.daemon.control.submission.fitting import check_fits
+from dlsched.daemon.control.submission.gpu_types import (
+    OF_TYPES,
+    changed_gpu_types,
+    check_names,
+)
 from dlsched.daemon.control.submission.job_dependencies import (
     read_dependencies,
     refuse_circle,
@@ -31,9 +36,7 @@ from dlsched.daemon.control.submission.job_validation import (
     USUAL,
     check_place,
     known_nodes,
-    known_types,
 )
-from dlsched.daemon.control.submission.node_constraints import split_constraint
 from dlsched.daemon.control.submission.partitions import check_access, partition_for, tenants_of
 from dlsched.daemon.control.submission.quotas import refuse_beyond_quota
 from dlsched.daemon.control.submission.slas import check_kind, refuse_past
@@ -59,6 +62,7 @@ CHANGEABLE = {
     ARRAY_LIMIT.name: ARRAY_LIMIT,
 }
 SIZES = ("gpus", "min_gpus", "max_gpus")
+OF_FITTING = (*OF_TYPES, "min_gpus", "max_gpus", "gang", "gpus_by_type")
 CLASSED = {"priority_class", "time_limit_s", "grace_s"}  # what a priority class limits
 TERMS = frozenset({"grace_s", "retries"})  # beside the time limit: of the protocol, not the body
 
@@ -172,7 +176,9 @@ class _Changes:
         Raises:
             DlschedError: why nothing may.
         """
-        fields = dict(self.fields)
+        _refuse(self.cluster, row, self.fields, self.caller, name)
+        wanted = self.fields | self._gpu_types(row)
+        fields = dict(wanted)
         limit = fields.pop("array_limit", None)
         if "vc" in fields:
             owner = owner_of(self.cluster, row)
@@ -188,7 +194,7 @@ class _Changes:
             partition = fields.get("partition", table.field(row, "partition")) or ""
             account = fields.get("account", table.field(row, "account")) or ""
             self._check_partition(row, partition, account)
-        said = _lines(self.cluster, row, self.fields, self.caller, name)
+        said = _lines(self.cluster, row, wanted)
         if "dependencies" in fields:
             refuse_circle(self.cluster, row.job, fields["dependencies"])
         if limit is not None:
@@ -210,6 +216,14 @@ class _Changes:
             rows.append(FieldsChanged(job=row.job, fields=fields, actor=self.caller.name))
         self.taken.append((*asked, leader.AttachAsked(now, tuple(rows))))
         return said
+
+    def _gpu_types(self, row: Job) -> dict[str, Any]:
+        """What the changes make of a job's GPU types."""
+        if self.fields.keys().isdisjoint(OF_TYPES):
+            return {}
+        body, capacity = self.cluster.driver.table.body(row), self.cluster.capacity()
+        found = changed_gpu_types(body, self.fields, capacity)
+        return {n: v for n, v in found.items() if n in self.fields or v != getattr(body, n)}
 
     def _check_reservation(self, row: Job, fields: dict[str, Any]) -> None:
         """Refuse a reservation that the job may not use, or that is shorter than its time limit."""
@@ -278,21 +292,15 @@ def _check_words(cluster: Cluster, fields: dict[str, Any]) -> None:
         value = fields.get(name)
         if value and value not in known:
             raise not_known(name, value, known)
-    if "constraint" in fields:
-        text = fields.pop("constraint") or ""
-        kinds = fields.get("gpu_types", ())
-        fields["gpu_types"], fields["constraint"] = split_constraint(
-            text, kinds, capacity, open_ended=False
-        )
-    known_types(fields.get("gpu_types", ()), capacity)
+    check_names(fields.get("gpu_types", ()), fields.get("constraint") or "", capacity)
     for name in ("only_nodes", "not_nodes"):
         known_nodes(fields.get(name, ()), capacity)
 
 
-def _lines(  # noqa: PLR0912  # one refusal a branch
+def _refuse(
     cluster: Cluster, row: Job, fields: dict[str, Any], caller: Identity, name: str
-) -> list[str]:
-    """What changes, or why nothing may."""
+) -> None:
+    """Refuse a change of another user's job, or of one that is not in the state for it."""
     owner = owner_of(cluster, row)
     try:
         require_owner(caller, owner, f"job {name}")
@@ -310,7 +318,11 @@ def _lines(  # noqa: PLR0912  # one refusal a branch
         if late:
             raise NotPossible(f"{late[0]} cannot be changed while it is {row.status.value}")
     check_place(fields, {name: table.field(row, name) for name in USUAL}, caller)
-    spec = table.spec(row)
+
+
+def _lines(cluster: Cluster, row: Job, fields: dict[str, Any]) -> list[str]:
+    """What changes, or why nothing may."""
+    table = cluster.driver.table
     partition = fields.get("partition", table.field(row, "partition"))
     limit = fields.get("time_limit_s", table.field(row, "time_limit_s"))
     most = next((p.max_time_s for p in cluster.settings.partitions if p.name == partition), None)
@@ -318,36 +330,26 @@ def _lines(  # noqa: PLR0912  # one refusal a branch
         raise NotPossible(f"time limit: partition {partition} wants one, {most:g} s at most")
     if most is not None and limit is not None and limit > most:
         raise NotPossible(f"time limit: {limit:g} s is above partition {partition}'s, {most:g} s")
-    if "gpus" in fields and spec.body.gang is not None:
+    body = table.body(row)
+    gang = fields.get("gang", body.gang)
+    if "gpus" in fields and gang is not None and sum(gang) != fields["gpus"]:
         raise NotPossible("its GPUs are given by node; gpus cannot be changed")
-    if spec.body.gpus_by_type and fields.get("gpu_types"):
-        types = spec.body.gpus_by_type
-        raise NotPossible(f"it has {types} on each node; the types cannot be changed")
-    body = spec.body
-    for field in (
-        "gpus",
-        "min_gpus",
-        "max_gpus",
-        "gpu_types",
-        "constraint",
-        "only_nodes",
-        "not_nodes",
-        "partition",
-    ):
-        if field in fields:
-            body = replace(body, **{field: fields[field]})
-    if body is not spec.body:
-        check_sizes(*(fields.get(n, table.field(row, n)) for n in ("gpus", "min_gpus", "max_gpus")))
+    if not fields.keys().isdisjoint(OF_FITTING):
+        body = replace(body, **{each: fields[each] for each in OF_FITTING if each in fields})
+        check_sizes(*(getattr(body, each) for each in SIZES))
         check_fits(body, cluster.capacity())
         account, vc = table.field(row, "account") or "", table.field(row, "vc") or ""
-        refuse_beyond_quota(cluster, owner, replace(body, account=account, vc=vc))
+        refuse_beyond_quota(cluster, owner_of(cluster, row), replace(body, account=account, vc=vc))
     settings = cluster.settings.limits
     bounds.check_number("grace_s", fields.get("grace_s"), 0.0, settings.grace_s)
     bounds.check_whole("retries", fields.get("retries"), 0, settings.retries)
     if fields.keys() & {"deadline_at", "deadline_kind"}:
         check_kind(*(fields.get(n, table.field(row, n)) for n in ("deadline_kind", "deadline_at")))
-    lines = []
+    lines: list[str] = []
+    same: list[str] = []
     for field, value in fields.items():
+        if field == "gang":  # of one node, so it follows the number of GPUs
+            continue
         if field == "array_limit":
             old: Any = table.array_limit(row)
         elif field in TERMS:
@@ -356,8 +358,8 @@ def _lines(  # noqa: PLR0912  # one refusal a branch
             old = table.field(row, field)
         write = _duration if field.endswith("_s") else _moment if field.endswith("_at") else _told
         what = field.removesuffix("_s").removesuffix("_at").replace("_", " ")
-        lines.append(f"{what} {write(old)} -> {write(value)}")
-    return lines
+        (same if old == value else lines).append(f"{what} {write(old)} -> {write(value)}")
+    return lines or same
 
 
 def _duration(seconds: float | None) -> str:

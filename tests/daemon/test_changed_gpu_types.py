@@ -1,0 +1,164 @@
+"""A job whose GPU type only nodes with several types have: its updates, and nodes that join."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from dlsched.rpc.v1 import control_pb2 as c
+from dlsched.rpc.v1 import node_pb2
+
+from .cluster_of_tests import Caller, Running, eventually, job, settings_of
+from .scripted_agent import ScriptedAgent
+
+
+class MixedAgent(ScriptedAgent):
+    """A node whose GPUs have these types."""
+
+    def __init__(self, name: str, daemon: str, types: Sequence[str]) -> None:
+        super().__init__(name, daemon, len(types), types[0] if len(set(types)) == 1 else "")
+        self.types = types
+
+    async def describe(self) -> None:
+        if not self.state.registered:
+            return
+        gpus = [
+            node_pb2.GpuFacts(uuid=gpu, index=k, type=self.types[k])
+            for k, gpu in enumerate(self.gpus)
+        ]
+        facts = node_pb2.NodeFacts(
+            version="0.0.9", address=f"127.0.0.1:{self.port}", cpus=16, memory_bytes=64 << 30,
+            launcher="scripted", gpus=gpus,
+        )  # fmt: skip
+        await self.leader.Describe(node_pb2.NodeDescription(node=self.name, facts=facts))
+
+    async def known(self, running: Running) -> None:
+        """Wait until the daemon knows the types."""
+        kinds = {kind for kind in self.types if len(set(self.types)) > 1}
+
+        def is_known() -> bool:
+            host = running.daemon.cluster.capacity().hosts.get(self.name)
+            return host is not None and set(host.gpu_types) == kinds and host.gpus > 0
+
+        await eventually(lambda: self.state.registered)
+        await self.describe()
+        await eventually(is_known)
+
+
+async def update(caller: Caller, number: int, **fields: str) -> list[str]:
+    """What an update changes, or the reason why it does not."""
+    asked = c.UpdateRequest(filter=c.Filter(jobs=[number]), fields=fields)
+    try:
+        reply = await caller.control.Update(asked, timeout=60)
+    except grpc.aio.AioRpcError as error:
+        return [error.details() or ""]
+    return sorted([*reply.lines, *(each.why for each in reply.failed)])
+
+
+async def wish(caller: Caller, number: int) -> tuple[int, list[int], list[str], str]:
+    """GPUs, on each node, types, and how many of each type."""
+    view = (await caller.show(number)).job
+    return view.gpus, list(view.gang), list(view.gpu_types), view.gpus_by_type
+
+
+def test_an_update_takes_the_types_that_a_submission_takes(tmp_path: Path) -> None:
+    """It is stored as a submission is, also after a restart, and gets these GPUs."""
+    mixed = ("a100", "a100", "v100", "v100", "v100")
+
+    async def scene() -> None:
+        async with (
+            Running(settings_of(tmp_path)) as running,
+            MixedAgent("n1", running.target, mixed) as n1,
+            MixedAgent("n2", running.target, ("v100",)) as n2,
+        ):
+            await n1.known(running)
+            await n2.known(running)
+            caller = running.caller()
+            fields: dict[str, Any] = {"gpus": 2, "gpu_types": ["a100"], "held": True}
+            [submitted] = await caller.submit(job(**fields))
+            as_submitted = await wish(caller, submitted)
+            assert as_submitted == (2, [2], [], "a100:2")
+            [number] = await caller.submit(job(gpus=1, held=True))
+            [shared] = await caller.submit(job(gpus=1, share=0.5, held=True))
+            assert await update(caller, number, gpus="2", gpu_types="a100") == [
+                f"job {number}: gpus 1 -> 2",
+                f"job {number}: gpus by type none -> a100:2",
+            ]
+            assert await wish(caller, number) == as_submitted
+            assert await update(caller, number, gpus="1") == [
+                f"job {number}: gpus 2 -> 1",
+                f"job {number}: gpus by type a100:2 -> a100:1",
+            ]
+            [why] = await update(caller, number, gpus="3")
+            assert "no node has 3 a100; n1 has 2 a100" in why
+            [why] = await update(caller, shared, gpu_types="a100")
+            assert "only nodes with several types have it (n1), so --share cannot be kept" in why
+            [why] = await update(caller, number, gpu_types="h100")
+            assert why.startswith("GPU type 'h100' is not known; known: v100")
+            await update(caller, number, gpu_types="v100")  # n2 has it alone
+            assert await wish(caller, number) == (1, [], ["v100"], "")
+            await update(caller, number, only_nodes="n1")
+            assert await wish(caller, number) == (1, [1], [], "v100:1")
+            await update(caller, number, constraint="a100", only_nodes="")
+            assert await wish(caller, number) == (1, [1], [], "a100:1")
+            await update(caller, submitted, gpus="1")
+            [one] = await caller.submit(job(gpus_per_node=1, held=True))  # as Slurm's --gres says
+            [two] = await caller.submit(job(nodes=2, gpus_per_node=1, held=True))
+            await update(caller, one, gpus="2", gpu_types="a100")
+            assert await wish(caller, one) == as_submitted
+            [why] = await update(caller, two, gpus="4")
+            assert why == "its GPUs are given by node; gpus cannot be changed"
+            [why] = await update(caller, two, gpu_types="a100")
+            assert "needs 2 nodes with 1 a100; n1 has 2 a100" in why
+            await caller.act(c.ACTION_RELEASE, number)
+            await eventually(n1.running)
+            [status] = n1.keepers.values()
+            [gpu] = status.desired.layout[0].gpus
+            assert mixed[int(gpu.rpartition("-")[2])] == "a100"
+        async with Running(settings_of(tmp_path)) as running:
+            caller = running.caller()
+            assert await wish(caller, submitted) == (1, [1], [], "a100:1")
+            assert await wish(caller, one) == as_submitted
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(("gpus", "moves"), [(2, True), (3, False)])
+def test_a_waiting_job_is_left_to_nodes_of_its_type_that_join(
+    tmp_path: Path, gpus: int, moves: bool
+) -> None:
+    """As if it were submitted now; but not where they could not run it."""
+
+    async def scene() -> None:
+        async with (
+            Running(settings_of(tmp_path)) as running,
+            MixedAgent("n1", running.target, ("a100", "a100", "a100", "v100")) as n1,
+        ):
+            await n1.known(running)
+            caller = running.caller()
+            [number] = await caller.submit(job(gpus=gpus, gpu_types=["a100"], held=True))
+            assert await wish(caller, number) == (gpus, [gpus], [], f"a100:{gpus}")
+            async with MixedAgent("n2", running.target, ("a100", "a100")) as n2:
+                await n2.known(running)
+                if moves:
+                    await eventually(lambda: is_wish(caller, number, (gpus, [], ["a100"], "")))
+                    await caller.act(c.ACTION_RELEASE, number)
+                    await eventually(n2.running)
+                    [event] = [e for e in (await caller.show(number)).events if e.kind == "update"]
+                    assert event.actor == "daemon"
+                    assert event.text.startswith("GPU type a100: on the nodes that have it alone")
+                else:
+                    await caller.act(c.ACTION_RELEASE, number)
+                    await eventually(n1.running)
+                    assert await wish(caller, number) == (gpus, [gpus], [], f"a100:{gpus}")
+
+    asyncio.run(scene())
+
+
+async def is_wish(caller: Caller, number: int, wanted: object) -> bool:
+    return await wish(caller, number) == wanted
