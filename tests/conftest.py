@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,9 @@ pytest_plugins = ["tests.second_try"]
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# what is imported and collected stays: searching it for garbage takes a quarter of that time
+gc.disable()
+
 settings.register_profile(
     "tests",
     deadline=None,
@@ -50,6 +54,16 @@ DEFAULT_MARKER = "not (slow or fidelity or exhaustive)"  # as pyproject.toml has
 LONG_S = 600  # ends what hangs, also on a machine five times as slow
 # a search, or several replays, in each round: what runs all policies takes minutes with them
 SEARCH_EVERY_ROUND = {"pollux", "shockwave", "what-if"}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """From here on garbage is looked for, in what the tests make."""
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

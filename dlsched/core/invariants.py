@@ -124,11 +124,12 @@ def check_shares(table: UnitTable, occupancy: Occupancy) -> None:
         (table.gpu_cpus, cluster.cpus, "processors"),
         (table.gpu_memory_gb, cluster.memory_gb, "GB of memory"),
     ):
-        used = np.zeros(len(cluster))
+        used = [0.0] * len(cluster)
         for row, placement in occupancy.held.items():
-            for node, mask in zip(placement.nodes, placement.masks, strict=True):
-                used[node] += np.nan_to_num(given[row]) * mask.bit_count()
-        over = np.flatnonzero(used > there + TOLERANCE_SHARE)
+            if (share := given.item(row)) > 0:  # NaN: it is given none
+                for node, mask in zip(placement.nodes, placement.masks, strict=True):
+                    used[node] += share * mask.bit_count()
+        over = np.flatnonzero(np.asarray(used) > there + TOLERANCE_SHARE)
         if over.size and not occupancy.beside:
             node = int(over[0])
             raise InvariantBroken(

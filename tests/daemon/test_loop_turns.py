@@ -193,7 +193,14 @@ def largest(k: Any, count: int, first: int) -> dict[str, list[Call]]:
     }
 
 
-@pytest.mark.parametrize("count", [400, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "count",
+    [
+        400,
+        pytest.param(4_000, marks=pytest.mark.slow),
+        pytest.param(10_000, marks=pytest.mark.exhaustive),
+    ],
+)
 @pytest.mark.timeout(900)
 def test_no_call_of_a_user_holds_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int

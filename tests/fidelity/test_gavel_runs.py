@@ -60,6 +60,7 @@ EXACTLY = {"makespan", "makespan-agnostic", "allox"}  # shares are far apart, or
 pytestmark = pytest.mark.fidelity
 
 Row = dict[str, str]
+LONGEST = "cont1gpu_s0-36:36:36-ftf"  # a third of the time of all; ftf has other cases
 
 
 def rows_of(pattern: str) -> list[Row]:
@@ -74,9 +75,10 @@ def cases(rows: list[Row]) -> list[object]:
     if not rows:
         reason = f"no runs in {FOLDER} (set DLSCHED_DATA)"
         return [pytest.param({}, marks=pytest.mark.skip(reason=reason), id="none")]
+    ids = ["-".join([short(row), cluster_words(row), OURS[row["policy"]]]) for row in rows]
     return [
-        pytest.param(row, id="-".join([short(row), cluster_words(row), OURS[row["policy"]]]))
-        for row in rows
+        pytest.param(row, id=name, marks=pytest.mark.exhaustive if name == LONGEST else ())
+        for row, name in zip(rows, ids, strict=True)
     ]
 
 

@@ -146,7 +146,14 @@ def lucid_run(case: str, folder: Path) -> JobOutcomes:
     ).jobs
 
 
-@pytest.mark.parametrize("case", [case for case, policy in cases() if policy == "lucid"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=pytest.mark.exhaustive if case == "venus" else ())
+        for case, policy in cases()
+        if policy == "lucid"
+    ],
+)
 def test_lucid_profiles_packs_and_ends_every_job_as_the_simulator(
     case: str, tmp_path: Path
 ) -> None:

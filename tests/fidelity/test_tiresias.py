@@ -25,7 +25,7 @@ from tests.fidelity.aliases import tiresias_policy
 ROOT = Path(os.environ.get("DLSCHED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 FOLDER = ROOT / "tiresias"
 CASE = ("trace", "cluster", "policy", "scheme")
-LONG_RUN = 10_000  # preemptions; cases with more take seconds and are marked slow
+LONG_RUN = 10_000  # preemptions; cases with more take a minute
 
 pytestmark = pytest.mark.fidelity
 
@@ -45,7 +45,7 @@ def cases() -> list[object]:
         pytest.param(
             tuple(row[key] for key in CASE),
             id="-".join(row[key] for key in CASE),
-            marks=[pytest.mark.slow] if int(row["preemptions"]) > LONG_RUN else [],
+            marks=[pytest.mark.exhaustive] if int(row["preemptions"]) > LONG_RUN else [],
         )
         for row in rows_of("golden_summary.csv")
     ]

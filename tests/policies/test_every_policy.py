@@ -82,7 +82,7 @@ def check_outcome(result: ReplayResult, overhead: float) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=9, suppress_health_check=[HealthCheck.too_slow])
 @given(situation=situations)
 def test_any_trace_on_any_cluster_is_run_to_its_end(
     lab: Any, policy: str, situation: dict[str, Any]
@@ -92,7 +92,7 @@ def test_any_trace_on_any_cluster_is_run_to_its_end(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=8)
+@settings(max_examples=6)
 @given(situation=situations, events=failures, interval=st.sampled_from([None, 30.0]))
 def test_nodes_may_fail_leave_and_drain_at_any_time(
     lab: Any, policy: str, situation: dict[str, Any], events: list[Any], interval: float | None
@@ -109,7 +109,7 @@ def test_nodes_may_fail_leave_and_drain_at_any_time(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(situation=situations)
 def test_the_same_input_gives_the_same_outcome(
     lab: Any, policy: str, situation: dict[str, Any]

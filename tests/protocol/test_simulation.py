@@ -15,16 +15,24 @@ from dlsched.protocol.simulation import Behaviour, Fault, Faults, World, schedul
 ONE = Request(request_id=RequestId("one"))
 GANG = Request(request_id=RequestId("gang"), gang=(1, 1), mode=LaunchMode.NODE)
 SHORT = Behaviour(work_s=5.0)
-BATCH = 5  # seeds a test, so that workers share them
+FIRST, BATCH = 2, 5  # seeds a test, so that workers share them
 
 
 @pytest.mark.parametrize("theme", sorted(schedules.THEMES))
 @pytest.mark.parametrize(
-    "first",
-    [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(BATCH, 60, BATCH))],
+    "seeds",
+    [
+        range(FIRST),
+        *(
+            pytest.param(range(first, first + BATCH), marks=mark)
+            for mark, seeds in ((pytest.mark.slow, (FIRST, 32)), (pytest.mark.exhaustive, (32, 62)))
+            for first in range(*seeds, BATCH)
+        ),
+    ],
+    ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}",
 )
-def test_short_schedules_keep_every_promise(theme: str, first: int) -> None:
-    for seed in range(first, first + BATCH):
+def test_short_schedules_keep_every_promise(theme: str, seeds: range) -> None:
+    for seed in seeds:
         schedules.play(theme, seed)
 
 

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulate.between_rounds import BetweenRounds
@@ -84,14 +84,15 @@ def books_of(engine: Engine) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("policy", "options"), [(name, each) for name, all_ in POLICIES.items() for each in all_]
 )
+@settings(max_examples=15)
 @given(jobs=JOBS, how=HOW)
 def test_following_between_rounds_changes_no_result(
     lab: Any, policy: str, options: tuple[str, ...], jobs: list[Any], how: dict[str, Any]
 ) -> None:
     how = dict(how)
     longest = how.pop("longest")
-    settings = {"cluster": "2x4+1x3", "options": options, "check": False, "record": False, **how}
-    quick, thorough = (lab.engine(jobs, policy, clock="rounds", **settings) for _ in range(2))
+    given_all = {"cluster": "2x4+1x3", "options": options, "check": False, "record": False, **how}
+    quick, thorough = (lab.engine(jobs, policy, clock="rounds", **given_all) for _ in range(2))
     thorough.between_rounds = None
     with patch("simulate.between_rounds.LONGEST", longest):
         assert books_of(quick) == books_of(thorough)
