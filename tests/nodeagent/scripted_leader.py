@@ -46,7 +46,7 @@ from dlsched.protocol.timing import Timing
 from dlsched.rpc.conversion import from_wire, to_wire
 from dlsched.rpc.v1 import control_pb2, control_pb2_grpc, node_pb2, node_pb2_grpc
 
-TIMING = Timing(beat_s=0.5, prepare_s=5.0, unkillable_s=3.0)
+TIMING = Timing(beat_s=0.5, prepare_s=30.0, unkillable_s=3.0)
 NO_LIMITS = Limits()
 SHORT_LEASE = replace(
     TIMING, lease_s=3.0, kill_s=2.0, margin_s=7.0, reply_age_s=1.5, confirmed_s=2.0
@@ -542,7 +542,7 @@ class Cluster:
         self.leader.close()
         for pid in marked(str(self.folder)):
             kill_quietly(pid)
-        eventually(lambda: not marked(str(self.folder)), "nothing left", within=40)
+        eventually(lambda: not marked(str(self.folder)), "nothing left")
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -85,8 +85,8 @@ def test_jobs_run_on_while_the_agent_is_dead_and_are_adopted(cluster: Any) -> No
 @pytest.mark.parametrize(
     ("command", "code", "signal_"),
     [
-        pytest.param("exit 0", 0, 0, marks=pytest.mark.slow),
-        pytest.param("exit 3", 3, 0, marks=pytest.mark.slow),
+        pytest.param("exit 0", 0, 0, marks=pytest.mark.exhaustive),
+        ("exit 3", 3, 0),
         ("kill -SEGV $$", 0, 11),
     ],
 )
@@ -118,7 +118,6 @@ def test_an_end_while_the_agent_starts_is_not_lost(cluster: Any) -> None:
     agent.kill()
     agent.start()
     eventually(lambda: has_agent(ending), "the agent talks to the keeper")
-    assert "agent-started" not in agent.log.read_text().rpartition("launcher name=")[2]
     go.touch()
     assert leader.wait(job).status is JobStatus.FAILED
     assert leader.run_of(job).members["n1"].exit.code == 3
@@ -253,7 +252,7 @@ def test_a_paused_agent_under_a_lease_freezes_its_jobs(cluster: Any) -> None:
         subprocess.run(["sleep", "0.3"], check=True)
         return ticks.stat().st_size == size
 
-    eventually(stands, "frozen", within=40)
+    eventually(stands, "frozen")
     os.kill(agent.process.pid, signal.SIGCONT)
     size = ticks.stat().st_size
     eventually(lambda: ticks.stat().st_size > size, "thawed by a leader's lease")
@@ -331,7 +330,7 @@ def test_a_process_that_cannot_be_killed_quarantines_its_gpus(cluster: Any) -> N
         leader.cancel(job)
         gpu = leader.ledger.nodes[NodeName("n1")].gpus[0]
         node = lambda: leader.ledger.nodes[NodeName("n1")]  # noqa: E731
-        eventually(lambda: node().quarantined == (gpu,), "quarantined", within=30)
+        eventually(lambda: node().quarantined == (gpu,), "quarantined")
         record = leader.run_of(job).members["n1"].exit
         assert record.reason is ExitReason.UNKILLABLE
         other = leader.submit(Work(argv=("true",)))
@@ -339,7 +338,7 @@ def test_a_process_that_cannot_be_killed_quarantines_its_gpus(cluster: Any) -> N
         assert leader.wait(other).status is JobStatus.COMPLETED
     finally:
         (cage / "freezer.state").write_text("THAWED")
-    eventually(lambda: node().quarantined == (), "cleared by itself", within=30)
+    eventually(lambda: node().quarantined == (), "cleared by itself")
     eventually(lambda: not (cage / "tasks").read_text())
     cage.rmdir()
 

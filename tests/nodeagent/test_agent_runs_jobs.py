@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -566,6 +567,7 @@ def test_a_gang_that_is_cancelled_while_it_prepares_starts_nowhere(cluster: Any)
 
 
 @pytest.mark.slow
+@pytest.mark.timing(replace(TIMING, prepare_s=5.0))
 def test_prepared_members_give_up_by_themselves(cluster: Any) -> None:
     """Fault row D2: the daemon goes between prepare and release."""
     leader = cluster.up("n1", "n2")
@@ -578,8 +580,7 @@ def test_prepared_members_give_up_by_themselves(cluster: Any) -> None:
     leader.end()
     os.kill(cluster.agents["n2"].process.pid, 18)
     found = cluster.agents["n1"].state_dir / "jobs"
-    within = TIMING.prepare_s + 5
-    eventually(lambda: list(found.glob("*/exit.json")), "n1 gives up", within=within)
+    eventually(lambda: list(found.glob("*/exit.json")), "n1 gives up")
     leader.begin()
     leader.wait(job, JobStatus.PENDING)
     record = leader.ledger.runs[run_id].members["n1"].exit
