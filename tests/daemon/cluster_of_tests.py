@@ -61,7 +61,7 @@ class Caller:
 
     async def show(self, number: int) -> Any:
         asked = c.ShowRequest(filter=c.Filter(jobs=[number]))
-        return (await self.control.Show(asked, timeout=10)).jobs[0]
+        return (await self.control.Show(asked, timeout=60)).jobs[0]
 
     async def state(self, number: int) -> str:
         return (await self.show(number)).job.state
@@ -71,7 +71,7 @@ class Caller:
         unfold = words.pop("unfold", False)
         words.setdefault("all_users", True)
         asked = c.QueueRequest(filter=c.Filter(**words), unfold=unfold)
-        async for page in self.control.Queue(asked, timeout=20):
+        async for page in self.control.Queue(asked, timeout=60):
             jobs += page.jobs
             folded += page.folded
             if page.HasField("summary"):
@@ -80,7 +80,7 @@ class Caller:
 
     async def act(self, action: int, *jobs: int, **more: Any) -> Any:
         asked = c.ActRequest(action=action, filter=c.Filter(jobs=jobs), **more)
-        return await self.control.Act(asked, timeout=20)
+        return await self.control.Act(asked, timeout=60)
 
     async def close(self) -> None:
         await self.channel.close()

@@ -90,8 +90,8 @@ def test_many_ids_that_are_not_in_memory_cost_a_few_statements(tmp_path: Path) -
         wanted = c.Filter(jobs=[gone, *unknown])
         elements = c.ArrayElements(array_job=array, tasks=[1, 7])
         for call in (
-            lambda: caller.control.Show(c.ShowRequest(filter=wanted), timeout=20),
-            lambda: caller.control.Wait(c.WaitRequest(filter=wanted), timeout=20).read(),
+            lambda: caller.control.Show(c.ShowRequest(filter=wanted), timeout=60),
+            lambda: caller.control.Wait(c.WaitRequest(filter=wanted), timeout=60).read(),
         ):
             with statements(running) as seen:
                 code, why = await refused(call())  # type: ignore[no-untyped-call]
@@ -119,14 +119,14 @@ def test_history_of_many_ids_is_one_statement_a_page(tmp_path: Path) -> None:
         ids = [gone, *range(100_000, 109_990), array]
         asked = c.HistoryRequest(filter=c.Filter(jobs=ids))
         with statements(running) as seen:
-            pages = [page async for page in caller.control.History(asked, timeout=30)]
+            pages = [page async for page in caller.control.History(asked, timeout=60)]
         assert sorted(j.job for page in pages for j in page.jobs) == [
             gone,
             *range(array, array + 4),
         ]
         assert len(seen) < 10
         asked.filter.jobs.extend(range(20))
-        code, why = await refused(caller.control.History(asked, timeout=30).read())
+        code, why = await refused(caller.control.History(asked, timeout=60).read())
         assert code is grpc.StatusCode.INVALID_ARGUMENT
         assert why == "Filter.jobs: more than 10000 in one call"
         store = running.daemon.driver.store
@@ -192,13 +192,13 @@ def test_patterns_are_bounded_in_every_call_with_a_filter(
     async def scene(running: Running, caller: Caller) -> None:
         found, control = c.Filter(**wanted), caller.control
         for call in (
-            control.Show(c.ShowRequest(filter=found), timeout=10),
-            control.Act(c.ActRequest(action=c.ACTION_CANCEL, filter=found), timeout=10),
-            control.Update(c.UpdateRequest(filter=found), timeout=10),
-            control.Checkpoints(c.CheckpointsRequest(filter=found), timeout=10),
-            control.Queue(c.QueueRequest(filter=found), timeout=10).read(),
-            control.History(c.HistoryRequest(filter=found), timeout=10).read(),
-            control.Wait(c.WaitRequest(filter=found), timeout=10).read(),
+            control.Show(c.ShowRequest(filter=found), timeout=60),
+            control.Act(c.ActRequest(action=c.ACTION_CANCEL, filter=found), timeout=60),
+            control.Update(c.UpdateRequest(filter=found), timeout=60),
+            control.Checkpoints(c.CheckpointsRequest(filter=found), timeout=60),
+            control.Queue(c.QueueRequest(filter=found), timeout=60).read(),
+            control.History(c.HistoryRequest(filter=found), timeout=60).read(),
+            control.Wait(c.WaitRequest(filter=found), timeout=60).read(),
         ):
             assert await refused(call) == (grpc.StatusCode.INVALID_ARGUMENT, why)
 
@@ -211,7 +211,7 @@ def test_what_the_jobs_of_a_call_ask_for_together_is_bounded(tmp_path: Path) -> 
     async def scene(running: Running, caller: Caller) -> None:
         async def why(*jobs: c.JobRequest, **more: Any) -> str:
             asked = c.SubmitRequest(jobs=jobs, **more)
-            return (await refused(caller.control.Submit(asked, timeout=30)))[1]
+            return (await refused(caller.control.Submit(asked, timeout=60)))[1]
 
         wide = {"nodes": 10_000, "open_ended": True}
         assert await why(job(nodes=10_001, open_ended=True)) == "nodes: 10001, at most 10000"
@@ -241,7 +241,7 @@ def test_dependencies_of_a_call_are_looked_up_together(tmp_path: Path) -> None:
         assert len(seen) < 10
         needs = [c.Dependency(kind="afterok", job=99_999)]
         asked = c.SubmitRequest(jobs=[job(), job(dependencies=needs)])
-        why = (await refused(caller.control.Submit(asked, timeout=10)))[1]
+        why = (await refused(caller.control.Submit(asked, timeout=60)))[1]
         assert why == "dependency afterok:99999: there is no such job"
 
     play(tmp_path, scene)
@@ -282,8 +282,8 @@ def test_sums_over_all_jobs_let_others_in_between(
             await sleep(seconds)
 
         for call in (
-            lambda: caller.control.Usage(c.UsageRequest(by_user=True), timeout=10),
-            lambda: caller.control.Tenants(c.TenantsRequest(), timeout=10),
+            lambda: caller.control.Usage(c.UsageRequest(by_user=True), timeout=60),
+            lambda: caller.control.Tenants(c.TenantsRequest(), timeout=60),
         ):
             given = 0
             monkeypatch.setattr(asyncio, "sleep", counted)

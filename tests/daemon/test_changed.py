@@ -25,7 +25,7 @@ async def update(caller: Caller, number: int, *after: c.Dependency, **fields: st
         filter=c.Filter(jobs=[number]), fields=fields, set_dependencies=bool(after),
         dependencies=after,
     )  # fmt: skip
-    return await caller.control.Update(asked, timeout=10)
+    return await caller.control.Update(asked, timeout=60)
 
 
 def test_a_changed_time_limit_holds_for_the_present_run(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_dependencies_can_be_changed_and_never_form_a_circle(tmp_path: Path) -> 
         await caller.act(c.ACTION_RELEASE, second)
         await eventually(lambda: "Dependency" in running.daemon.cluster.live.reason(second))
         asked = c.UpdateRequest(filter=c.Filter(jobs=[second]), set_dependencies=True)
-        [line] = (await caller.control.Update(asked, timeout=10)).lines
+        [line] = (await caller.control.Update(asked, timeout=60)).lines
         assert line == f"job {second}: dependencies afterok:{first} -> none"
         await reaches(caller, second, "RUNNING")
 
@@ -82,7 +82,7 @@ def test_an_arrays_limit_can_be_raised_and_lowered(tmp_path: Path) -> None:
         await eventually(lambda: len(agent.running()) == 1)
         one = c.Filter(elements=[c.ArrayElements(array_job=first, tasks=[4])])
         asked = c.UpdateRequest(filter=one, fields={"array_limit": "3"})
-        assert list((await caller.control.Update(asked, timeout=10)).lines) == [
+        assert list((await caller.control.Update(asked, timeout=60)).lines) == [
             f"job {first}_4: array limit 1 -> 3"
         ]
         await eventually(lambda: len(agent.running()) == 3)
@@ -115,7 +115,7 @@ def test_updates_survive_a_restart(tmp_path: Path) -> None:
             drain = c.SetNodesRequest(
                 action=c.NODE_ACTION_DRAIN, names=["n1"], reason="fan", by_at=time.time() + 5000
             )
-            await root.control.SetNodes(drain, timeout=10)
+            await root.control.SetNodes(drain, timeout=60)
         async with Running(settings) as running:
             caller, cluster = running.caller(), running.daemon.cluster
             detail = await caller.show(held)
@@ -135,7 +135,7 @@ def test_a_drain_with_a_time_takes_running_jobs_back_at_that_time(tmp_path: Path
         drain = c.SetNodesRequest(
             action=c.NODE_ACTION_DRAIN, names=["n1"], reason="fan", by_at=time.time() + 0.5
         )
-        await running.caller("root", 0).control.SetNodes(drain, timeout=10)
+        await running.caller("root", 0).control.SetNodes(drain, timeout=60)
         assert agent.running()
         view = await reaches(caller, number, "PREEMPTED")  # it must not begin anew
         assert (view.preemptions, view.reason) == (0, "Preempted")
@@ -150,7 +150,7 @@ def test_a_job_that_must_not_begin_anew_ends_with_its_node(tmp_path: Path) -> No
         agent.obeys = False
         await agent.stop()
         down = c.SetNodesRequest(action=c.NODE_ACTION_DOWN_CONFIRMED, names=["n1"])
-        await running.caller("root", 0).control.SetNodes(down, timeout=10)
+        await running.caller("root", 0).control.SetNodes(down, timeout=60)
         view = await reaches(caller, once, "NODE_FAIL")
         assert view.reason == "NodeFail(n1: lost confirmed down)"
         detail = await caller.show(again)
@@ -190,7 +190,7 @@ def test_a_deadline_cancels_waiting_and_running_jobs(tmp_path: Path) -> None:
         for number in numbers:
             view = await reaches(caller, number, "DEADLINE")
             assert (view.reason, view.cancelled_by) == ("Deadline", "daemon")
-        pages = caller.control.History(c.HistoryRequest(filter=c.Filter()), timeout=10)
+        pages = caller.control.History(c.HistoryRequest(filter=c.Filter()), timeout=60)
         found = [view async for page in pages for view in page.jobs]
         assert {view.state for view in found} == {"DEADLINE"}
 
@@ -260,7 +260,7 @@ def test_a_node_that_reports_impossible_numbers_is_refused_without_harm(tmp_path
             replace(plain, sequence=1 << 62),
             replace(plain, held=(ghost,)),
         ):
-            code, said = await refused(agent.leader.Sync(to_wire(sync), timeout=5))
+            code, said = await refused(agent.leader.Sync(to_wire(sync), timeout=60))
             assert (code, "n1" in said) == (grpc.StatusCode.INVALID_ARGUMENT, True)
         assert running.daemon.driver.committed.epoch == ledger.epoch
         [number] = await caller.submit(job())

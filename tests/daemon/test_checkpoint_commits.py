@@ -24,7 +24,7 @@ def test_the_newest_of_checkpoints_that_arrive_together_is_the_jobs(tmp_path: Pa
             made = c.CheckpointCommit(
                 node=agent.name, key=to_wire(key), path=f"/c/{step}", step=step, bytes=1, sha256="a"
             )
-            return await agent.runs.CommitCheckpoint(made, timeout=10)
+            return await agent.runs.CommitCheckpoint(made, timeout=60)
 
         answers = await asyncio.gather(*(commit(step) for step in (4, 2, 8, 6)))
         accepted = [

@@ -117,7 +117,7 @@ def test_a_reload_is_refused_as_a_whole_and_a_removed_node_drains(tmp_path: Path
             [number] = await root.submit(job(held=True))
 
             async def reload() -> Any:
-                return (await root.control.Reload(c.ReloadRequest(), timeout=30)).changes
+                return (await root.control.Reload(c.ReloadRequest(), timeout=60)).changes
 
             for wrong in ("[round]\nx = 1\n",):
                 file.write_text(wrong)
@@ -134,7 +134,7 @@ def test_a_reload_is_refused_as_a_whole_and_a_removed_node_drains(tmp_path: Path
             write("las", one)
             assert any("fifo -> las" in line for line in await reload())
             assert running.daemon.cluster.round_state.settings.policy == "las"
-            nodes = (await root.control.Nodes(c.NodesRequest(), timeout=5)).nodes
+            nodes = (await root.control.Nodes(c.NodesRequest(), timeout=60)).nodes
             assert {n.name: n.state for n in nodes} == {"n1": "idle", "n2": "drained"}
 
     asyncio.run(scene())
@@ -151,7 +151,7 @@ def test_nodes_that_a_configuration_lost_or_got_back_while_the_daemon_was_down(
 
     async def drained(running: Running) -> set[str]:
         root = running.caller("root", 0)
-        nodes = (await root.control.Nodes(c.NodesRequest(), timeout=5)).nodes
+        nodes = (await root.control.Nodes(c.NodesRequest(), timeout=60)).nodes
         return {n.name for n in nodes if n.state == "drained"}
 
     async def scene() -> None:
@@ -164,7 +164,7 @@ def test_nodes_that_a_configuration_lost_or_got_back_while_the_daemon_was_down(
                 own = c.SetNodesRequest(
                     names=["n3"], action=c.NODE_ACTION_DRAIN, reason="no longer wanted"
                 )
-                await root.control.SetNodes(own, timeout=5)
+                await root.control.SetNodes(own, timeout=60)
         for nodes, expected in (("n[1,3]", {"n2", "n3"}), ("n[1-3]", {"n3"})):
             write(nodes)
             async with Running(load_settings(file), file) as running:

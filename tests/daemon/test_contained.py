@@ -18,7 +18,7 @@ from .scripted_agent import ScriptedAgent
 
 
 async def status(caller: Any) -> Any:
-    return await caller.control.Status(c.StatusRequest(), timeout=5)
+    return await caller.control.Status(c.StatusRequest(), timeout=60)
 
 
 def test_a_failing_policy_changes_no_job_and_turns_the_status_red(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_policy_is_tried_before_it_is_switched(tmp_path: Path) -> None:
 
             async def switch(caller: Any, name: str, *options: str) -> Any:
                 asked = c.SetPolicyRequest(parts={"scheduling": name}, options=options)
-                return await caller.control.SetPolicy(asked, timeout=30)
+                return await caller.control.SetPolicy(asked, timeout=60)
 
             for caller, name, options in (
                 (root, "no-such", ()), (root, "las", ("no_such_option=1",)), (ann, "las", ()),

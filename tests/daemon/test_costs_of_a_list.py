@@ -17,7 +17,7 @@ COUNT = 300
 
 async def listed(running: Running, *, brief: bool) -> list[c.JobView]:
     asked = c.QueueRequest(filter=c.Filter(all_users=True), brief=brief)
-    pages = [page async for page in running.caller().control.Queue(asked, timeout=20)]
+    pages = [page async for page in running.caller().control.Queue(asked, timeout=60)]
     return [view for page in pages for view in page.jobs]
 
 

@@ -24,31 +24,30 @@ def clock(at: float) -> str:
     return f"{datetime.fromtimestamp(at):%H:%M}"
 
 
-@pytest.mark.parametrize(
-    ("deadline_s", "verdict", "on_time"),
-    [(2000.0, "at-risk", 0.75), (1000.0, "unlikely", 0.25), (9000.0, "ok", 1.0)],
-)
-def test_a_deadline_is_answered_with_the_earliest_that_can_be_kept(
-    tmp_path: Path, deadline_s: float, verdict: str, on_time: float
-) -> None:
+def test_a_deadline_is_answered_with_the_earliest_that_can_be_kept(tmp_path: Path) -> None:
     async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
         [first] = await caller.submit(job(gpus=4, expected_s=1000))
         await reaches(caller, first, "RUNNING")
-        now = running.daemon.cluster.now
-        wanted = job(gpus=4, expected_s=500, deadline_at=now + deadline_s)
-        reply = await caller.control.Submit(c.SubmitRequest(jobs=[wanted]), timeout=20)
-        [told] = reply.deadlines
-        assert (told.job, told.verdict, told.on_time) == (reply.jobs[0].job, verdict, on_time)
-        assert told.end.at == pytest.approx(now + 1500, abs=30)
-        assert told.earliest_at == told.end.p90 == pytest.approx(now + 2250, abs=45)
-        # asked with that deadline, it is kept
-        wanted.deadline_at = told.earliest_at + 1
-        await caller.act(c.ACTION_CANCEL, told.job)
-        tried = c.SubmitRequest(jobs=[wanted], test_only=True)
-        [supposed] = (await caller.control.Submit(tried, timeout=20)).supposed
-        assert supposed.deadline.verdict == "ok"
-        assert supposed.end.p10 < supposed.end.at < supposed.end.p90
-        [plain] = (await caller.control.Submit(c.SubmitRequest(jobs=[job()]), timeout=20)).jobs
+        for deadline_s, verdict, on_time in (
+            (2000.0, "at-risk", 0.75),
+            (1000.0, "unlikely", 0.25),
+            (9000.0, "ok", 1.0),
+        ):
+            now = running.daemon.cluster.now
+            wanted = job(gpus=4, expected_s=500, deadline_at=now + deadline_s)
+            reply = await caller.control.Submit(c.SubmitRequest(jobs=[wanted]), timeout=60)
+            [told] = reply.deadlines
+            assert (told.job, told.verdict, told.on_time) == (reply.jobs[0].job, verdict, on_time)
+            assert told.end.at == pytest.approx(now + 1500, abs=60)
+            assert told.earliest_at == told.end.p90 == pytest.approx(now + 2250, abs=90)
+            # asked with that deadline, it is kept
+            wanted.deadline_at = told.earliest_at + 1
+            await caller.act(c.ACTION_CANCEL, told.job)
+            tried = c.SubmitRequest(jobs=[wanted], test_only=True)
+            [supposed] = (await caller.control.Submit(tried, timeout=60)).supposed
+            assert supposed.deadline.verdict == "ok"
+            assert supposed.end.p10 < supposed.end.at < supposed.end.p90
+        [plain] = (await caller.control.Submit(c.SubmitRequest(jobs=[job()]), timeout=60)).jobs
         assert plain.job
 
     play(tmp_path, scene)
@@ -135,7 +134,7 @@ def test_a_reward_curve_says_the_deadline_and_only_a_strict_one_ends_the_job(
         number, late, reward = out.split()
         assert (number, reward) == ("1", "100")
         assert late.startswith("-1:59:") or late == "-2:00:00"
-        soon = ("--deadline", "now+3seconds")
+        soon = ("--deadline", "now+8seconds")
         assert (await submit(*soon, "--deadline-kind", "soft"))[:2] == (0, "Submitted job 2\n")
         assert (await submit(*soon, "--best-effort"))[:2] == (0, "Submitted job 3\n")
         assert (await submit(*soon))[:2] == (0, "Submitted job 4\n")

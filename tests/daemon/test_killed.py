@@ -61,7 +61,7 @@ class Process:
     async def died(self) -> None:
         """It has killed itself at its faultpoint."""
         assert self.process is not None
-        assert await asyncio.wait_for(self.process.wait(), 20) == -signal.SIGKILL
+        assert await asyncio.wait_for(self.process.wait(), 60) == -signal.SIGKILL
 
     async def leads(self) -> Caller:
         """A caller of a daemon that leads; a fresh one, as the socket may be another's."""
@@ -73,7 +73,7 @@ class Process:
             return False
 
         caller = Caller(self.target)
-        await eventually(answer, 30)
+        await eventually(answer)
         return caller
 
 
@@ -175,8 +175,8 @@ def test_jobs_run_once_and_end_at_whatever_point_the_daemon_dies(point: str) -> 
                 return [key for agent in agents for key in agent.running()]
 
             # four members: a gang's two begin one after the other
-            await eventually(lambda: [key.job for key in held()].count(ids[1]) == 2, 30)
-            await eventually(lambda: {key.job for key in held()} == set(ids), 30)
+            await eventually(lambda: [key.job for key in held()].count(ids[1]) == 2)
+            await eventually(lambda: {key.job for key in held()} == set(ids))
             started = [key for agent in agents for key in agent.executed]
             assert len({(key.job, key.run) for key in started}) == 3
             for number in ids:
@@ -188,7 +188,7 @@ def test_jobs_run_once_and_end_at_whatever_point_the_daemon_dies(point: str) -> 
                 async def over(number: int = number) -> bool:
                     return await caller.state(number) == "COMPLETED"
 
-                await eventually(over, 20)
+                await eventually(over)
             await caller.close()
 
     play(scene)
@@ -210,7 +210,7 @@ async def repeated(process: Process, wanted: c.JobRequest, name: str) -> list[in
                 await asyncio.wait_for(process.process.wait(), 0.5)
         return ids
 
-    return list(await eventually(answer, 40))
+    return list(await eventually(answer))
 
 
 def test_jobs_run_on_without_the_daemon_and_their_ends_are_delivered_later() -> None:
@@ -229,7 +229,7 @@ def test_jobs_run_on_without_the_daemon_and_their_ends_are_delivered_later() -> 
             async def over() -> bool:
                 return await caller.state(one) == "FAILED"
 
-            await eventually(over, 20)
+            await eventually(over)
             assert (await caller.show(one)).job.code == 7
             assert await caller.state(two) == "RUNNING"
             assert len(agent.executed) == 2

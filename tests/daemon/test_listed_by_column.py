@@ -22,7 +22,7 @@ from .test_replayed import dlsched
 
 async def asked(caller: Caller, **words: Any) -> Queue:
     request = c.QueueRequest(filter=c.Filter(all_users=True), **words)
-    pages = [page async for page in caller.control.Queue(request, timeout=20)]
+    pages = [page async for page in caller.control.Queue(request, timeout=60)]
     return queue_of([queue_page_of(page) for page in pages])
 
 

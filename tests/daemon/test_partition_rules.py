@@ -135,13 +135,13 @@ def test_jobs_go_where_features_are_and_updates_are_checked(tmp_path: Path) -> N
                 ({"partition": "lab"}, "AccountNotAllowed: partition lab is for"),
             ):
                 asked = c.UpdateRequest(filter=c.Filter(jobs=[held]), fields=fields)
-                [failed] = (await caller.control.Update(asked, timeout=10)).failed
+                [failed] = (await caller.control.Update(asked, timeout=60)).failed
                 assert said in failed.why
             asked = c.UpdateRequest(filter=c.Filter(jobs=[held]), fields={"constraint": "none"})
-            _, said = await refused(caller.control.Update(asked, timeout=10))
+            _, said = await refused(caller.control.Update(asked, timeout=60))
             assert "feature 'none' is not known; known: fast" in said
             asked = c.UpdateRequest(filter=c.Filter(jobs=[held]), fields={"constraint": "slow"})
-            assert not (await caller.control.Update(asked, timeout=10)).failed
+            assert not (await caller.control.Update(asked, timeout=60)).failed
             await caller.act(c.ACTION_RELEASE, held)
             assert list((await reaches(caller, held, "RUNNING")).nodes) == ["n1"]
             code, said = await refused(caller.submit(job(partition="lab")))
@@ -149,7 +149,7 @@ def test_jobs_go_where_features_are_and_updates_are_checked(tmp_path: Path) -> N
             await root.set("user", name="ann", accounts=["robots"])
             [inside] = await caller.submit(job(partition="lab", vc="robots", held=True))
             assert (await caller.show(inside)).job.partition == "lab"
-            found = await caller.control.Nodes(c.NodesRequest(), timeout=10)
+            found = await caller.control.Nodes(c.NodesRequest(), timeout=60)
             assert {n.name: list(n.features) for n in found.nodes} == {
                 "n1": ["slow"], "n2": ["fast", "ib"],
             }  # fmt: skip

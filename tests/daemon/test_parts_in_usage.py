@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 async def usage(caller: Caller) -> Any:
-    found = await caller.control.Usage(c.UsageRequest(by_user=True), timeout=10)
+    found = await caller.control.Usage(c.UsageRequest(by_user=True), timeout=60)
     [mine] = [each for each in found.usage if each.name == "ann"]
     return mine
 

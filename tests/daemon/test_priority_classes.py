@@ -27,7 +27,7 @@ INVALID, DENIED = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.PERMISSION_D
 
 
 async def shares(caller: Caller) -> dict[tuple[str, str], Any]:
-    reply = await caller.control.Usage(c.UsageRequest(shares=True), timeout=10)
+    reply = await caller.control.Usage(c.UsageRequest(shares=True), timeout=60)
     return {(each.group, each.name): each for each in reply.shares}
 
 
@@ -58,17 +58,17 @@ def test_a_class_is_known_allowed_and_within_its_limits(tmp_path: Path) -> None:
         assert (row.request.limits.time_s, row.terms.grace_s) == (3600.0, 60.0)
 
         update = c.UpdateRequest(filter=c.Filter(jobs=[plain]), fields={"time_limit_s": "7200"})
-        assert not (await caller.control.Update(update, timeout=10)).failed
+        assert not (await caller.control.Update(update, timeout=60)).failed
         for fields, said in (
             ({"priority_class": "x"}, "InvalidQOS: priority class 'x' is not known"),
             ({"priority_class": "urgent"}, "QOSMaxWallDurationPerJobLimit: time limit 2:00:00"),
         ):
             asked = c.UpdateRequest(filter=c.Filter(jobs=[plain]), fields=fields)
-            [failed] = (await caller.control.Update(asked, timeout=10)).failed
+            [failed] = (await caller.control.Update(asked, timeout=60)).failed
             assert failed.why.startswith(said)
         both = {"priority_class": "urgent", "time_limit_s": "60"}
         asked = c.UpdateRequest(filter=c.Filter(jobs=[plain]), fields=both)
-        assert not (await caller.control.Update(asked, timeout=10)).failed
+        assert not (await caller.control.Update(asked, timeout=60)).failed
         assert (await caller.show(plain)).job.priority_class == "urgent"
 
         await caller.submit(job(held=True, priority_class="urgent"))
@@ -131,7 +131,7 @@ def test_the_points_of_a_waiting_job_are_shown_term_by_term(tmp_path: Path) -> N
 
         async def order(number: int) -> dict[str, str]:
             asked = c.ShowRequest(filter=c.Filter(jobs=[number]), why_order=True)
-            return dict((await caller.control.Show(asked, timeout=10)).jobs[0].order_numbers)
+            return dict((await caller.control.Show(asked, timeout=60)).jobs[0].order_numbers)
 
         plain, urgent = [await order(number) for number in numbers]
         assert (plain["position"], urgent["position"]) == ("2", "1")
@@ -186,10 +186,10 @@ def test_a_half_life_of_the_policy_that_is_not_the_clusters_is_refused(tmp_path:
         await caller.submit(job(gpus=4))
         asked = c.SetPolicyRequest(parts={"scheduling": "multifactor"}, options=["half_life_s=60"])
         root = running.caller("root", 0)
-        code, said = await refused(root.control.SetPolicy(asked, timeout=20))
+        code, said = await refused(root.control.SetPolicy(asked, timeout=60))
         assert code is INVALID
         assert "this cluster counts usage with 604800 s" in said
         asked = c.SetPolicyRequest(parts={"scheduling": "multifactor"}, options=["age=5"])
-        await root.control.SetPolicy(asked, timeout=20)
+        await root.control.SetPolicy(asked, timeout=60)
 
     play(tmp_path, scene)

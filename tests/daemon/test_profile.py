@@ -23,7 +23,7 @@ QUICK = {"interval_s": 30.0, "measure_s": 0.001}
 
 async def tells(agent: ScriptedAgent, key: RunKey, step: int, rank: int = 0) -> None:
     report = c.RunReport(node=agent.name, key=to_wire(key), rank=rank, step=step)
-    await agent.runs.Report(report, timeout=10)
+    await agent.runs.Report(report, timeout=60)
 
 
 async def trains(agent: ScriptedAgent, number: int, caller: Caller) -> tuple[int, list[Any]]:
@@ -37,7 +37,7 @@ async def trains(agent: ScriptedAgent, number: int, caller: Caller) -> tuple[int
 
 
 async def known(caller: Caller, **asked: Any) -> list[Any]:
-    return list((await caller.control.Speeds(c.SpeedsRequest(**asked), timeout=10)).speeds)
+    return list((await caller.control.Speeds(c.SpeedsRequest(**asked), timeout=60)).speeds)
 
 
 def test_reported_progress_survives_a_restart(tmp_path: Path) -> None:
@@ -84,10 +84,10 @@ def test_speeds_are_imported_refused_and_forgotten(tmp_path: Path) -> None:
             view("cnn", batch_size=64, steps_per_s=3.0), view("rnn", partner="cnn"),
         ]  # fmt: skip
         asked = c.SetSpeedsRequest(speeds=rows)
-        code, text = await refused(caller.control.SetSpeeds(asked, timeout=10))
+        code, text = await refused(caller.control.SetSpeeds(asked, timeout=60))
         assert code is grpc.StatusCode.PERMISSION_DENIED
         assert "operators only" in text
-        assert (await root.control.SetSpeeds(asked, timeout=10)).count == 4
+        assert (await root.control.SetSpeeds(asked, timeout=60)).count == 4
         found = await known(caller)
         assert [(row.model, row.gpu_type, row.batch_size) for row in found] == [
             ("cnn", "k80", 0), ("cnn", "v100", 0), ("cnn", "v100", 64), ("rnn", "v100", 0)
@@ -101,20 +101,20 @@ def test_speeds_are_imported_refused_and_forgotten(tmp_path: Path) -> None:
             (view("x", batch_size=-1), "row 1: batch_size: -1 is not within"),
             (view("x\n"), "row 1: model: has the character"),
         ):
-            call = root.control.SetSpeeds(c.SetSpeedsRequest(speeds=[wrong]), timeout=10)
+            call = root.control.SetSpeeds(c.SetSpeedsRequest(speeds=[wrong]), timeout=60)
             code, text = await refused(call)
             assert code is grpc.StatusCode.INVALID_ARGUMENT
             assert text.startswith(said)
         twice = c.SetSpeedsRequest(speeds=[view("x"), view("x")])
-        assert (await refused(root.control.SetSpeeds(twice, timeout=10)))[1] == (
+        assert (await refused(root.control.SetSpeeds(twice, timeout=60)))[1] == (
             "row 2: x on 1 v100 is there twice"
         )
         size = c.SpeedsRequest(model="cnn", batch_size=0)
-        assert (await root.control.ForgetSpeeds(size, timeout=10)).count == 2
+        assert (await root.control.ForgetSpeeds(size, timeout=60)).count == 2
         assert [(row.model, row.batch_size) for row in await known(caller)] == [
             ("cnn", 64), ("rnn", 0)
         ]  # fmt: skip
-        assert (await root.control.ForgetSpeeds(c.SpeedsRequest(), timeout=10)).count == 2
+        assert (await root.control.ForgetSpeeds(c.SpeedsRequest(), timeout=60)).count == 2
         assert not await known(caller)
 
     play(tmp_path, scene)
@@ -175,7 +175,7 @@ def test_a_policy_that_would_fail_in_every_round_cannot_be_switched_on(tmp_path:
 
         async def refusal(*options: str) -> str:
             asked = c.SetPolicyRequest(parts={"scheduling": "gavel"}, options=options)
-            code, text = await refused(root.control.SetPolicy(asked, timeout=30))
+            code, text = await refused(root.control.SetPolicy(asked, timeout=60))
             assert code is grpc.StatusCode.INVALID_ARGUMENT
             assert "\n" not in text
             return text
@@ -186,13 +186,13 @@ def test_a_policy_that_would_fail_in_every_round_cannot_be_switched_on(tmp_path:
         assert "cost needs the price of v100" in text
         assert "rounds of whole steps" in await refusal("mechanism=published")
         assert "only a replay has" in await refusal("semantics=gavel")
-        status = await root.control.Status(c.StatusRequest(), timeout=10)
+        status = await root.control.Status(c.StatusRequest(), timeout=60)
         assert (status.policy, status.policy_failures) == ("fifo", 0)
         for objective in ("max-min-packed", "gandiva", "allox", "hierarchical", "cost-slo"):
             asked = c.SetPolicyRequest(
                 parts={"scheduling": "gavel"}, options=[f"objective={objective}"]
             )
-            await root.control.SetPolicy(asked, timeout=30)
+            await root.control.SetPolicy(asked, timeout=60)
             assert len(agent.running()) == 2
 
     play(tmp_path, scene)

@@ -22,7 +22,7 @@ from .test_replayed import dlsched
 
 async def says(agent: ScriptedAgent, key: RunKey, **told: Any) -> None:
     report = c.RunReport(node=agent.name, key=to_wire(key), **told)
-    await agent.runs.Report(report, timeout=10)
+    await agent.runs.Report(report, timeout=60)
 
 
 async def begins(agent: ScriptedAgent, run: int) -> RunKey:

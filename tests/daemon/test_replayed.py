@@ -45,7 +45,7 @@ def test_the_present_state_is_simulated_under_other_policies(tmp_path: Path) -> 
         big, small = await caller.submit(job(gpus=4, expected_s=2000), job(gpus=2, expected_s=100))
         await eventually(lambda: running.daemon.cluster.live.position(small))
         root = running.caller("root", 0)
-        chunks = [p.data async for p in root.control.Snapshot(c.SnapshotRequest(), timeout=20)]
+        chunks = [p.data async for p in root.control.Snapshot(c.SnapshotRequest(), timeout=60)]
         file.write_bytes(b"".join(chunks))
         assert decide_snapshot(file.read_bytes()).policy == "fifo"
         code, out, err = await dlsched(

@@ -97,7 +97,7 @@ def test_jobs_do_not_run_into_a_reservation_and_it_is_for_its_users(tmp_path: Pa
         _, said = await refused(root.remove("reservation", "course"))
         assert said == f"reservation course: job {mine} is in it"
         asked = c.UpdateRequest(filter=c.Filter(jobs=[long]), fields={"time_limit_s": "600"})
-        await caller.control.Update(asked, timeout=10)
+        await caller.control.Update(asked, timeout=60)
         await reaches(caller, long, "RUNNING")
 
     play(tmp_path, scene)
@@ -107,7 +107,7 @@ def test_inside_only_jobs_of_the_reservation_start_and_afterwards_all(tmp_path: 
     async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
         root = Operator(running)
         await reserve(root, "now", 0, HOUR)
-        nodes = (await caller.control.Nodes(c.NodesRequest(), timeout=10)).nodes
+        nodes = (await caller.control.Nodes(c.NodesRequest(), timeout=60)).nodes
         assert [node.state for node in nodes] == ["reserved"]
         [other] = await caller.submit(job(time_limit_s=5))
         why = await waits(caller, other, "ReqNodeNotAvail")
@@ -128,7 +128,7 @@ def test_a_reservation_that_is_over_goes_and_waiting_jobs_start(tmp_path: Path) 
         await reserve(root, "repair", 0, HOUR, maintenance=True)
         [waiting] = await caller.submit(job())
         assert "maintenance (repair)" in await waits(caller, waiting, "ReqNodeNotAvail")
-        nodes = (await caller.control.Nodes(c.NodesRequest(), timeout=10)).nodes
+        nodes = (await caller.control.Nodes(c.NodesRequest(), timeout=60)).nodes
         assert [node.state for node in nodes] == ["maint"]
         await root.set("reservation", create=False, name="repair", end_at=time.time() + 1.5)
         await reaches(caller, waiting, "RUNNING")

@@ -63,7 +63,7 @@ def test_what_another_policy_would_do_is_told_and_not_done(tmp_path: Path) -> No
         # nothing was done
         assert (await caller.state(long), await caller.state(short)) == ("RUNNING", "PENDING")
         root = running.caller("root", 0)
-        status = await root.control.Status(c.StatusRequest(), timeout=10)
+        status = await root.control.Status(c.StatusRequest(), timeout=60)
         assert (status.policy, status.policy_failures, status.health) == ("fifo", 0, "green")
         process = psutil.Process(shadow._worker.pid)
         assert process.nice() == min(os.getpriority(os.PRIO_PROCESS, 0) + 15, 19)
@@ -76,8 +76,8 @@ def test_what_another_policy_would_do_is_told_and_not_done(tmp_path: Path) -> No
 def test_only_operators_set_it_and_what_cannot_decide_is_refused(tmp_path: Path) -> None:
     async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
         wanted = c.SetShadowRequest(parts={"scheduling": "srtf"})
-        assert "operators only" in (await refused(caller.control.SetShadow(wanted, timeout=10)))[1]
-        assert not (await caller.control.Shadow(c.ShadowRequest(), timeout=10)).on
+        assert "operators only" in (await refused(caller.control.SetShadow(wanted, timeout=60)))[1]
+        assert not (await caller.control.Shadow(c.ShadowRequest(), timeout=60)).on
         root = running.caller("root", 0)
         for parts, message in (
             ({"scheduling": "nonsense"}, "'nonsense' is not known"),
@@ -85,7 +85,7 @@ def test_only_operators_set_it_and_what_cannot_decide_is_refused(tmp_path: Path)
             ({"scheduling": "las", "colour": "red"}, "'colour' is no stage"),
         ):
             request = c.SetShadowRequest(parts=parts)
-            assert message in (await refused(root.control.SetShadow(request, timeout=30)))[1]
+            assert message in (await refused(root.control.SetShadow(request, timeout=60)))[1]
         assert running.daemon.shadow.settings is None
         code, _, err = await dlsched(running, "admin", "shadow", "set", "las", "-o", "x")
         assert (code, err) == (2, "dlsched: -o: 'x' is not KEY=VALUE\n")
@@ -113,7 +113,7 @@ def test_a_policy_that_never_answers_is_ended_and_rounds_go_on(
         assert "took longer than 1 s and was ended" in shadow.record.failure
         assert shadow.pause_s >= shadow.record.cost_s / 0.5
         root = running.caller("root", 0)
-        status = await root.control.Status(c.StatusRequest(), timeout=10)
+        status = await root.control.Status(c.StatusRequest(), timeout=60)
         assert (status.policy_failures, status.health) == (0, "green")
         code, out, _ = await dlsched(running, "admin", "shadow", "show")
         assert code == 0
@@ -152,7 +152,7 @@ def test_a_reload_sets_it_and_leaves_what_an_operator_has_set(tmp_path: Path) ->
             shadow, root = running.daemon.shadow, running.caller("root", 0)
 
             async def reload() -> None:
-                await root.control.Reload(c.ReloadRequest(), timeout=30)
+                await root.control.Reload(c.ReloadRequest(), timeout=60)
 
             assert shadow.settings is None
             write('[shadow]\npolicy = "srtf"\nplacement = "consolidated"\n')

@@ -95,7 +95,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
         asked = c.UpdateRequest(
             filter=c.Filter(jobs=[there]), set_dependencies=True, dependencies=waits(1)
         )
-        _, said = await refused(caller.control.Update(asked, timeout=10))
+        _, said = await refused(caller.control.Update(asked, timeout=60))
         assert said.startswith("dependency: a job of the same call is named by its place there")
 
     play(tmp_path, scene)
@@ -104,7 +104,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
 def test_a_test_says_what_waits_and_submits_nothing(tmp_path: Path) -> None:
     async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
         asked = c.SubmitRequest(jobs=[job(), job(dependencies=waits(1))], test_only=True)
-        reply = await caller.control.Submit(asked, timeout=20)
+        reply = await caller.control.Submit(asked, timeout=60)
         assert reply.supposed[1].basis == "not predicted while it waits: Dependency"
         assert not reply.jobs
         assert not running.daemon.driver.committed.jobs

@@ -33,14 +33,14 @@ class Operator:
                 setattr(message, name, value)
         keys = ("name", "kind") if what == "quota" else ("name",)
         asked.fields.extend(name for name in given if name not in keys)
-        return list((await self.control.SetTenant(asked, timeout=10)).lines)
+        return list((await self.control.SetTenant(asked, timeout=60)).lines)
 
     async def remove(self, kind: str, name: str) -> list[str]:
         asked = c.RemoveTenantRequest(kind=kind, name=name)
-        return list((await self.control.RemoveTenant(asked, timeout=10)).lines)
+        return list((await self.control.RemoveTenant(asked, timeout=60)).lines)
 
     async def all(self, kind: str = "") -> dict[str, Any]:
-        found = await self.control.Tenants(c.TenantsRequest(kind=kind), timeout=10)
+        found = await self.control.Tenants(c.TenantsRequest(kind=kind), timeout=60)
         return {getattr(each, each.WhichOneof("tenant")).name: each for each in found.tenants}
 
 
@@ -86,7 +86,7 @@ def test_only_operators_change_tenants(tmp_path: Path) -> None:
         code, said = await refused(bob.submit(job(vc="nowhere")))
         assert said.startswith("vc 'nowhere' is not known; known: lab, robots, speech, vision")
         asked = c.UpdateRequest(filter=c.Filter(jobs=[there]), fields={"vc": "robots"})
-        await caller.control.Update(asked, timeout=10)
+        await caller.control.Update(asked, timeout=60)
         assert (await caller.show(there)).job.vc == "vision"
         jobs, _, _ = await caller.queue(vcs=["robots"])
         assert {each.job for each in jobs} == {mine, there}
@@ -176,7 +176,7 @@ def test_a_quota_makes_jobs_wait_and_is_the_reason(
         code, said = await refused(caller.submit(job(gpus=4)))
         assert (code, said.split(":")[0]) == (grpc.StatusCode.INVALID_ARGUMENT, word)
         asked = c.UpdateRequest(filter=c.Filter(jobs=[second]), fields={"gpus": "4"})
-        [failure] = (await caller.control.Update(asked, timeout=10)).failed
+        [failure] = (await caller.control.Update(asked, timeout=60)).failed
         assert failure.why.startswith(f"{word}: needs 4 GPUs, and ")
         await ends(agent, first)
         await reaches(caller, second, "RUNNING")

@@ -78,8 +78,8 @@ def test_a_new_leader_calls_no_node_late_before_its_first_window_has_passed(
             caller, window_s = running.caller(), running.daemon.driver.state.timing.window_s
             seen = []
             for offset[0] in (0.0, window_s - 20.0, window_s):
-                [node] = (await caller.control.Nodes(c.NodesRequest(), timeout=5)).nodes
-                told = await caller.control.Status(c.StatusRequest(), timeout=5)
+                [node] = (await caller.control.Nodes(c.NodesRequest(), timeout=60)).nodes
+                told = await caller.control.Status(c.StatusRequest(), timeout=60)
                 counts = (told.nodes_up, told.nodes_unheard, told.nodes_late)
                 seen.append((node.state, node.why, counts, list(told.problems)))
             awaited = ("unheard", "not heard by this leader yet", (0, 1, 0), [])
@@ -126,7 +126,7 @@ def test_a_round_longer_than_every_window_loses_no_run(tmp_path: Path) -> None:
             assert [key.job for key in agent.running()] == [first]
             go_on.set()
             await eventually(lambda: "a round took" in running.daemon.rounds.slow)
-            told = await caller.control.Status(c.StatusRequest(), timeout=5)
+            told = await caller.control.Status(c.StatusRequest(), timeout=60)
             assert any("a round took" in problem for problem in told.problems)
             worker.decide = decide  # type: ignore[method-assign]
             go_on.set()

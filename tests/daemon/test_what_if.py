@@ -180,7 +180,7 @@ def test_all_jobs_are_predicted_under_other_policies(tmp_path: Path) -> None:
         assert code == 0
         assert "END UNDER SRTF" in out
         root = running.caller("root", 0)
-        status = await root.control.Status(c.StatusRequest(), timeout=10)
+        status = await root.control.Status(c.StatusRequest(), timeout=60)
         assert status.policy == "fifo"
 
     with_queue(tmp_path, scene)
@@ -202,7 +202,7 @@ def test_quotas_hold_for_each_alternative_by_itself(tmp_path: Path) -> None:
         root = running.caller("root", 0)
         quota = c.TenantQuota(kind="user", name="bob", gpus=2)
         wanted = c.SetTenantRequest(tenant=c.Tenant(quota=quota), create=True, fields=["gpus"])
-        await root.control.SetTenant(wanted, timeout=10)
+        await root.control.SetTenant(wanted, timeout=60)
         described = job(gpus=1, expected_s=100)
         request = c.WhatIfRequest(described=described, gpus=[1, 2, 4])
         reply = await running.caller("bob", 1002).control.WhatIf(request, timeout=60)
@@ -232,16 +232,16 @@ def test_wrong_questions_are_refused_in_one_line(tmp_path: Path) -> None:
             assert (found, out, err.count("\n")) == (code, "", 1), (words, err)
             assert message in err
         both = c.WhatIfRequest(filter=c.Filter(jobs=[second]), described=job())
-        assert "not both" in (await refused(caller.control.WhatIf(both, timeout=10)))[1]
+        assert "not both" in (await refused(caller.control.WhatIf(both, timeout=60)))[1]
         sizes = c.WhatIfRequest(gpus=[2])
         assert (
-            "name or describe one" in (await refused(caller.control.WhatIf(sizes, timeout=10)))[1]
+            "name or describe one" in (await refused(caller.control.WhatIf(sizes, timeout=60)))[1]
         )
         none = c.WhatIfRequest(filter=c.Filter(jobs=[second]), gpus=[0])
-        assert "not at least 1" in (await refused(caller.control.WhatIf(none, timeout=10)))[1]
+        assert "not at least 1" in (await refused(caller.control.WhatIf(none, timeout=60)))[1]
         later = job(dependencies=[c.Dependency(kind="afterok", job=first)])
         ties = c.WhatIfRequest(described=later)
-        assert "could start now" in (await refused(caller.control.WhatIf(ties, timeout=10)))[1]
+        assert "could start now" in (await refused(caller.control.WhatIf(ties, timeout=60)))[1]
 
     with_queue(tmp_path, scene)
 
@@ -259,7 +259,7 @@ def test_a_user_has_one_question_at_a_time_and_rounds_go_on_meanwhile(tmp_path: 
         request = c.WhatIfRequest(filter=c.Filter(jobs=[second]))
         waiting = asyncio.ensure_future(caller.control.WhatIf(request, timeout=60))
         await eventually(lambda: what_if._since)
-        code, why = await refused(caller.control.WhatIf(request, timeout=10))
+        code, why = await refused(caller.control.WhatIf(request, timeout=60))
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "one question of a user at a time" in why
         rounds = running.daemon.cluster.round_state.number
@@ -287,12 +287,12 @@ def test_a_question_that_takes_too_long_ends_and_the_next_is_answered(
     async def scene(running: Running, caller: Caller, first: int, second: int, third: int) -> None:
         running.daemon.what_if._worker = PolicyWorker(modules=["bad_parts"])
         request = c.WhatIfRequest(filter=c.Filter(jobs=[second]), policies=["bad-endless"])
-        code, why = await refused(caller.control.WhatIf(request, timeout=30))
+        code, why = await refused(caller.control.WhatIf(request, timeout=60))
         assert code is grpc.StatusCode.FAILED_PRECONDITION
         assert "took longer than 3 s and was ended" in why
         assert running.daemon.rounds.failures == 0
         plain = c.WhatIfRequest(filter=c.Filter(jobs=[second]))
-        assert (await caller.control.WhatIf(plain, timeout=30)).outcomes[0].end.HasField("at")
+        assert (await caller.control.WhatIf(plain, timeout=60)).outcomes[0].end.HasField("at")
 
     with_queue(tmp_path, scene, what_if={"within_s": 3.0})
 

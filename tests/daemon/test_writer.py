@@ -33,22 +33,22 @@ def test_asking_twice_for_the_lead_does_not_end_the_new_term(started: Started) -
     """Beats come while a store loads: the second question finds the first answered."""
     store, writer, said = started
     writer.ask(leader.Contend(1.0))
-    begun = said.get(timeout=20)
+    begun = said.get(timeout=60)
     assert isinstance(begun, TermBegun)
     epoch = begun.loaded.ledger.epoch
     writer.ask(leader.Contend(2.0))  # asked before the main thread knew
     writer.ask(leader.Confirm(3.0, epoch))
-    confirmed = said.get(timeout=20)
+    confirmed = said.get(timeout=60)
     assert isinstance(confirmed, Written)
     assert confirmed.event(4.0) == leader.Confirmed(4.0, 3.0)
     with store.engine.begin() as connection:  # another one leads
         connection.exec_driver_sql("UPDATE leader SET epoch = epoch + 1")
     writer.ask(leader.Confirm(5.0, epoch))
-    deposed = said.get(timeout=20)
+    deposed = said.get(timeout=60)
     assert isinstance(deposed, Written)
     assert deposed.event(6.0) == leader.Deposed(6.0)
     writer.ask(leader.Contend(7.0))
-    again = said.get(timeout=20)
+    again = said.get(timeout=60)
     assert isinstance(again, TermBegun)
     assert again.loaded.ledger.epoch == epoch + 2
 
@@ -91,16 +91,16 @@ def test_the_lead_is_confirmed_while_a_transaction_takes_long(
 ) -> None:
     store, writer, said = started
     writer.ask(leader.Contend(1.0))
-    begun = said.get(timeout=20)
+    begun = said.get(timeout=60)
     assert isinstance(begun, TermBegun)
     done = threading.Event()
     monkeypatch.setattr(store, "persist", lambda *_: done.wait(20))
     writer.ask(leader.Persist(begun.loaded.ledger.epoch, 1, ()))
     writer.ask(leader.Confirm(3.0, begun.loaded.ledger.epoch))
-    confirmed = said.get(timeout=20)
+    confirmed = said.get(timeout=60)
     assert isinstance(confirmed, Written)
     assert confirmed.event(4.0) == leader.Confirmed(4.0, 3.0)
     done.set()
-    written = said.get(timeout=20)
+    written = said.get(timeout=60)
     assert isinstance(written, Written)
     assert written.event(5.0) == leader.Persisted(5.0, 1)

@@ -14,12 +14,13 @@ from dlsched.protocol.messages import JobId
 pytestmark = pytest.mark.slow
 
 CHILD = """
-import sys
+import sys, time
 from dlsched.db.store import Store
 from tests.db.ledgers import submit
 
 store = Store.open(sys.argv[1])
-term = store.contend("child")
+while (term := store.contend("child")) is None:  # the server may not know yet of the kill
+    time.sleep(0.05)
 first = store.load().ledger.next_job
 for number in range(1, 100_000):
     store.persist(term.epoch, number, [submit(first + number - 1)], 1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,8 @@ def test_a_session_that_does_not_beat_is_ended(
         later = standby.contend("daemon-2")
         assert later is not None
         assert later.epoch == term.epoch + 1
-        assert "no heartbeat of the leader for 8 s" in caplog.text
+        [quiet_s] = re.findall(r"no heartbeat of the leader for (\d+) s", caplog.text)
+        assert int(quiet_s) >= 8
         with pytest.raises(Deposed):
             paused.persist(term.epoch, 1, [submit(1)], 1.0)
         assert not paused.confirm(term.epoch)

@@ -115,7 +115,7 @@ def test_the_next_daemon_decides_from_what_was_reached_before(tmp_path: Path) ->
             judge_sweeps(three.running.daemon.cluster)
             assert (await three.values(first))[2] == (2, 10, 0.55, True)
             assert sorted(key.job for key in three.agent.running()) == [first, first + 2]
-            reply = await three.caller.control.Sweep(c.SweepRequest(job=first + 1), timeout=10)
+            reply = await three.caller.control.Sweep(c.SweepRequest(job=first + 1), timeout=60)
             assert [each.state for each in reply.elements] == ["RUNNING", "CANCELLED", "RUNNING"]
             assert reply.job == first
             other = three.running.caller("eve", 1002)
@@ -130,7 +130,7 @@ def test_the_next_daemon_decides_from_what_was_reached_before(tmp_path: Path) ->
 async def refused(caller: Caller, number: int) -> str:
     """Why a listing is refused."""
     try:
-        await caller.control.Sweep(c.SweepRequest(job=number), timeout=10)
+        await caller.control.Sweep(c.SweepRequest(job=number), timeout=60)
     except grpc.aio.AioRpcError as error:
         return error.details() or ""
     return ""
