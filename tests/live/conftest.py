@@ -28,7 +28,7 @@ def database_of(request: pytest.FixtureRequest) -> str:
     return url
 
 
-@pytest.fixture(scope="module", params=DATABASES)
+@pytest.fixture(scope="module", params=SELDOM_POSTGRES)
 def shared(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """One daemon and three agents of four GPUs, for tests that leave them as they were."""
     with LocalCluster(database_of(request)) as running:

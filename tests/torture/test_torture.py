@@ -14,11 +14,11 @@ from dlsched.torture.__main__ import commands_of, main
 from dlsched.torture.faults import FAULTS, site_faults
 from dlsched.torture.torture import Size, plan
 from dlsched.torture.users import User
-from tests.live.conftest import DATABASES
+from tests.live.conftest import SELDOM_POSTGRES
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("database", DATABASES)
+@pytest.mark.parametrize("database", SELDOM_POSTGRES)
 def test_every_promise_is_kept_while_everything_fails(
     database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

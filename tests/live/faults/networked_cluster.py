@@ -7,6 +7,7 @@ one direction and in silence, as on a broken link.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -14,10 +15,12 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Any
 
+from sqlalchemy import create_engine, text
+
 from dlsched.client.daemon_client import Client
 from dlsched.torture.local_cluster import LocalCluster
 
-__all__ = ["DAEMON", "NetworkedCluster", "why_no_networks"]
+__all__ = ["DAEMON", "SHORT", "NetworkedCluster", "has_settled", "why_no_networks"]
 
 DAEMON = "daemon"
 DAEMON_PORT, AGENT_PORT = 7817, 7818
@@ -26,6 +29,15 @@ NOT_THERE = "02:00:00:00:de:ad"  # no machine has this address
 SHORT = {
     "beat_s": 0.5, "reply_age_s": 1.5, "lease_s": 4.0, "kill_s": 1.0, "margin_s": 6.5,
 }  # fmt: skip
+
+
+def has_settled(cluster: LocalCluster) -> bool:
+    """Whether no node has the witnesses of before the last one joined."""
+    engine = create_engine(cluster.database)
+    with engine.connect() as database:
+        found = [row[0] for row in database.execute(text("SELECT witnesses FROM nodes"))]
+    engine.dispose()
+    return [json.loads(sets) for sets in found] == [[cluster.names]] * len(cluster.names)
 
 
 def why_no_networks() -> str:

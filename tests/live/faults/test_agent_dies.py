@@ -55,7 +55,7 @@ def test_a_silent_node_keeps_its_jobs_until_an_operator_confirms_it_down(
 ) -> None:
     """`fence = "hold"`: nothing restarts elsewhere until the old run is known to be over."""
     job = small.submit("sleep 600", gpus="4", retries="1", fence="hold")
-    where = small.until(job, "RUNNING").nodes[0]
+    where = small.until_begun(job).nodes[0]
     small.kill(where)
     eventually("the node is late", lambda: small.node(where).state.startswith("late"))
     assert (small.job(job).state, small.job(job).starts) == ("RUNNING", 1)

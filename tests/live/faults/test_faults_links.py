@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy.engine import make_url
 
+from dlsched.client.daemon_client import filter_of
 from dlsched.core.errors import DlschedError
 from dlsched.torture.local_cluster import LocalCluster, eventually
 from dlsched.torture.relay import Relay
@@ -77,9 +78,7 @@ def test_a_node_that_is_cut_off_keeps_its_jobs_and_they_run_nowhere_else(
 def test_an_unstable_link_requeues_no_job(cut_off: Cut) -> None:
     cluster, seen, link = cut_off
     stays = seen.submit("sleep 600", nodelist="n1", retries="1")
-    cluster.until(stays, "RUNNING")
-    with cluster.client() as client:
-        before = len(client.show(_one(stays))[0].events)
+    eventually("it began", lambda: seen.began(stays) == 1)
     pause = threading.Event()
     for _ in range(6):
         link.cut()
@@ -90,15 +89,9 @@ def test_an_unstable_link_requeues_no_job(cut_off: Cut) -> None:
     brief = seen.submit("true", nodelist="n1")
     cluster.until(brief, "COMPLETED")
     with cluster.client() as client:
-        told = client.show(_one(stays))[0]
+        [told] = client.show(filter_of([str(stays)]))
     assert (told.job.state, told.job.starts, seen.began(stays)) == ("RUNNING", 1, 1)
-    assert len(told.events) == before
-
-
-def _one(job: int) -> object:
-    from dlsched.client.daemon_client import filter_of  # noqa: PLC0415
-
-    return filter_of([str(job)])
+    assert "requeue" not in [event.kind for event in told.events]
 
 
 def test_an_agent_that_was_paused_goes_on_with_what_it_has(
@@ -166,7 +159,6 @@ def behind(postgres_cluster: PostgresCluster) -> Iterator[tuple[str, Relay]]:
     postgres_cluster.drop(url.render_as_string(hide_password=False))
 
 
-@pytest.mark.slow
 def test_a_database_that_is_away_at_the_start_is_waited_for(behind: tuple[str, Relay]) -> None:
     url, link = behind
     link.refuses = True
@@ -184,7 +176,6 @@ def test_a_database_that_is_away_at_the_start_is_waited_for(behind: tuple[str, R
         cluster.__exit__(None, None, None)
 
 
-@pytest.mark.slow
 def test_broken_connections_lose_no_job_and_repeat_none(
     behind: tuple[str, Relay],
 ) -> None:
@@ -192,8 +183,10 @@ def test_broken_connections_lose_no_job_and_repeat_none(
     over = threading.Event()
 
     def break_them() -> None:
-        while not over.wait(0.7):
+        pause_s = 0.7
+        while not over.wait(pause_s):
             link.sever()
+            pause_s *= 1.1  # on whatever machine, something is done in between at last
 
     with LocalCluster(url, nodes=2) as cluster:
         seen = Witnessed(cluster)
@@ -218,7 +211,6 @@ def _try(seen: Witnessed, body: str) -> int | None:
         return None
 
 
-@pytest.mark.slow
 def test_a_slow_database_makes_rounds_slower_and_nothing_else(behind: tuple[str, Relay]) -> None:
     url, link = behind
     with LocalCluster(url, nodes=2) as cluster:

@@ -121,7 +121,7 @@ def test_a_job_that_takes_gpu_after_gpu_with_it_is_ended(driven: Driven) -> None
     ended = driven.until(job, "GPU_FAIL")
     assert (ended.starts, ended.failures) == (3, 0)
     assert "3 runs in a row have lost a GPU" in driven.cli("show", str(job))
-    assert driven.node("n1").state == "idle"
+    eventually("n1 is idle", lambda: driven.node("n1").state == "idle")
     driven.cli("requeue", str(job))  # the owner says that it is not the job's doing
     assert driven.until(job, "RUNNING").starts == 4
     driven.cli("cancel", str(job))
@@ -136,7 +136,7 @@ def test_an_error_of_the_program_is_told_and_is_the_job_s_own_failure(driven: Dr
     (driven.folder / "gone").touch()
     ended = driven.until(job, "FAILED")
     assert (ended.starts, ended.reason) == (1, None)
-    assert driven.node("n1").state == "idle"
+    eventually("n1 is idle", lambda: driven.node("n1").state == "idle")
     driven.driver_says("n1", "")
 
 

@@ -32,8 +32,15 @@ while True:
 
 
 @pytest.fixture
-def cluster() -> Iterator[LocalCluster]:
+def impatient() -> Iterator[LocalCluster]:
+    """A node whose agent does not wait long for keepers that hang."""
     with LocalCluster(nodes=1, timing={"obeys_s": 2.0}) as running:
+        yield running
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(nodes=1) as running:
         yield running
 
 
@@ -43,7 +50,8 @@ def keeper_of(cluster: LocalCluster, job: int) -> psutil.Process:
     return psutil.Process(json.loads(record.read_text())["keeper"]["pid"])
 
 
-def test_a_cancel_ends_a_job_whose_keeper_hangs(cluster: LocalCluster) -> None:
+def test_a_cancel_ends_a_job_whose_keeper_hangs(impatient: LocalCluster) -> None:
+    cluster = impatient
     job = cluster.submit("echo begun; exec sleep 600", gpus="4", grace="1s")
     eventually("it runs", lambda: cluster.output(job) == "begun\n")
     keeper = keeper_of(cluster, job)

@@ -57,14 +57,14 @@ class Upgraded(LocalCluster):
         return subprocess.run(
             [sys.executable, "-m", "dlsched", *words],
             env={**self.environment, "PYTHONPATH": self.earlier},
-            cwd=self.folder, capture_output=True, text=True, timeout=60, check=True,
+            cwd=self.folder, capture_output=True, text=True, timeout=120, check=True,
         ).stdout  # fmt: skip
 
     def stop(self, name: str) -> None:
         """End a service as an upgrade does."""
         process = self.processes.pop(name)
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(120)
 
     def with_new_daemon(self) -> None:
         """Upgrade the daemon, and its tables with it."""
@@ -72,7 +72,7 @@ class Upgraded(LocalCluster):
         config = str(self.folder / "dlsched.toml")
         refused = subprocess.run(
             [sys.executable, "-m", "dlsched.daemon", "--config", config],
-            env=self.environment, capture_output=True, text=True, timeout=60, check=False,
+            env=self.environment, capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         assert refused.returncode == 1
         assert "dlsched daemon --migrate" in refused.stderr
@@ -101,8 +101,8 @@ def test_jobs_run_on_while_first_the_daemon_and_then_the_nodes_are_upgraded(
     alone = cluster.submit(UNTIL_GO)
     gang = cluster.submit(UNTIL_GO, nodes="2", gpus="2", launch="node")
     others = [cluster.submit("echo begun; sleep 1000") for _ in range(3)]
-    for job in (alone, gang, *others):
-        cluster.until(job, "RUNNING")
+    for job, count in ((alone, 1), (gang, 2), *((job, 1) for job in others)):
+        eventually("it began", lambda j=job, c=count: cluster.output(j).split() == ["begun"] * c)
 
     cluster.with_new_daemon()
     for job in (alone, gang, *others):

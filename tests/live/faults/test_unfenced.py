@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from dlsched.torture.local_cluster import LocalCluster, eventually
-from tests.live.conftest import DATABASES, database_of
+from tests.live.conftest import SELDOM_POSTGRES, database_of
 
 pytestmark = [
     pytest.mark.slow,
@@ -23,7 +23,7 @@ pytestmark = [
 NO_NAMESPACES = ("setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin")
 
 
-@pytest.fixture(params=DATABASES)
+@pytest.fixture(params=SELDOM_POSTGRES)
 def unfenced(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """One node, whose agent cannot have namespaces."""
     with LocalCluster(database_of(request), nodes=1, agents_under=NO_NAMESPACES) as running:

@@ -57,6 +57,6 @@ with attach(every_steps=5) as job:
         loss = learn(read_batch(job.rank, step))
         if what == "evaluate" and step == bad_step:
             with job.evaluating():
-                time.sleep(6.0)
+                time.sleep(9.0)
         if not job.step(loss=loss):
             break

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from dlsched.torture.local_cluster import LocalCluster, eventually
@@ -23,8 +25,16 @@ def test_every_node_of_a_gang_knows_its_rank(small: LocalCluster) -> None:
     assert lines[0][2] == lines[1][2]
 
 
-def test_a_gang_that_fails_on_one_node_starts_nowhere(small: LocalCluster) -> None:
+@pytest.fixture
+def impatient() -> Iterator[LocalCluster]:
+    """Two nodes, for which a gang does not wait long."""
+    with LocalCluster(nodes=2, timing={"prepare_s": 6.0}) as running:
+        yield running
+
+
+def test_a_gang_that_fails_on_one_node_starts_nowhere(impatient: LocalCluster) -> None:
     """n2 cannot prepare: no member executes, and the job waits with a reason."""
+    small = impatient
     marks = small.folder / "marks"
     marks.mkdir()
     small.kill("n2")

@@ -42,7 +42,7 @@ class Training:
         program = [*launcher, PROGRAM, words[0], str(self.seen), *words[1:]]
         self.job = int(
             cluster.cli(
-                *common, "-J", name, "--gpus", "2", "--nodes", "1", "--grace", "40",
+                *common, "-J", name, "--gpus", "2", "--nodes", "1", "--grace", "120",
                 "-o", f"{cluster.out}/%j.out", "--", *program,
             )
         )  # fmt: skip
@@ -68,7 +68,10 @@ class Training:
 @pytest.mark.parametrize(
     ("way", "launcher", "told"),
     [
-        ("breaks", TORCHRUN, "requeued: on request (stopped by agreement, checkpoint"),
+        pytest.param(  # as of the preempted one below, but for the reason
+            *("breaks", TORCHRUN, "requeued: on request (stopped by agreement, checkpoint"),
+            marks=pytest.mark.exhaustive,
+        ),
         ("saves", ALONE, "requeued: on request (exit 0,"),
         ("plain", TORCHRUN, "requeued: moved (exit 1,"),
     ],

@@ -123,19 +123,6 @@ def most_at_once(steps: list[Step]) -> int:
     return most
 
 
-def test_steps_that_do_not_fit_together_run_one_at_a_time(lanes: LaneCluster, record: Path) -> None:
-    jobs = [lanes.train("v100", record, name, 12) for name in ("one", "two")]
-    for job in jobs:
-        lanes.until(job, "COMPLETED")
-    steps = steps_of(record)
-    assert len(steps) == 24
-    assert overlapping(steps) == []
-    assert most_at_once(steps) <= lanes.budget["n1"]
-    both = [each for each in steps if each.begins > max(steps[0].begins, first(steps, "two"))]
-    turns = "".join(each.name[0] for each in both)
-    assert "otot" in turns or "toto" in turns, "they have not taken turns"
-
-
 def first(steps: list[Step], name: str) -> float:
     return min(each.begins for each in steps if each.name == name)
 
@@ -164,7 +151,7 @@ def test_a_job_that_hangs_in_its_turn_and_one_that_is_killed_hold_up_no_other(
     eventually("it hangs", lambda: "dies hangs" in read(record))
     after = lanes.train("v100", record, "after", 8)
     eventually("it runs", lambda: lanes.job(after).state == "RUNNING")
-    [process] = [each for each in lanes.remaining() if "dies" in each.cmdline()]
+    [process] = lanes.remaining("dies")
     os.kill(process.pid, signal.SIGKILL)
     lanes.until(dies, "FAILED")
     lanes.until(after, "COMPLETED")
@@ -174,7 +161,7 @@ def read(record: Path) -> str:
     return record.read_text() if record.exists() else ""
 
 
-def test_jobs_go_on_while_the_agent_is_away_and_after_it_is_back(
+def test_steps_that_do_not_fit_together_run_one_at_a_time_also_while_the_agent_is_away(
     lanes: LaneCluster, record: Path
 ) -> None:
     jobs = [lanes.train("v100", record, name, 40, least_s=0.05) for name in ("one", "two")]
@@ -197,4 +184,7 @@ def test_jobs_go_on_while_the_agent_is_away_and_after_it_is_back(
     assert len(steps) == 80
     assert overlapping(steps) == []
     assert most_at_once(steps) <= lanes.budget["n1"]
+    both = [each for each in steps if each.begins > max(first(steps, "one"), first(steps, "two"))]
+    turns = "".join(each.name[0] for each in both)
+    assert "otot" in turns or "toto" in turns, "they have not taken turns"
     assert all(lanes.job(job).run == 1 for job in jobs)

@@ -13,14 +13,14 @@ import pytest
 
 from dlsched.client.daemon_client import filter_of
 from dlsched.torture.local_cluster import LocalCluster, eventually
-from tests.live.conftest import DATABASES, database_of
+from tests.live.conftest import SELDOM_POSTGRES, database_of
 
 PROGRAM = Path(__file__).with_name("failing_program.py")
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module", params=DATABASES)
+@pytest.fixture(scope="module", params=SELDOM_POSTGRES)
 def full(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """Two nodes of two GPUs, which a gang of these tests fills."""
     with LocalCluster(database_of(request), nodes=2, gpus="2:v100") as running:

@@ -116,7 +116,7 @@ def test_what_ranks_wrote_before_a_cancel_is_in_the_file(cluster: LocalCluster) 
         "trap 'trap \"\" TERM; [ $RANK -lt 2 ] && seq -f bye-%g 3000 && exit 143' TERM; k=0; "
         f"while :; do k=$((k+1)); echo line-$k; echo $k >{cluster.out}/last.$RANK; done"
     )
-    job = started(cluster, script, "--grace", "2")
+    job = started(cluster, script, "--grace", "6")
     last = [cluster.out / f"last.{rank}" for rank in range(4)]
     eventually("all write", lambda: all(each.exists() for each in last))
     cluster.cli("cancel", str(job))

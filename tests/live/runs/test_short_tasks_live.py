@@ -81,7 +81,7 @@ def test_a_cancel_ends_all_tasks_and_a_requeue_takes_them_up(pair: LocalCluster)
     job = submit_tasks(pair, [line] * 50, 2)
 
     def running() -> int:
-        return sum("600.25" in each.cmdline() for each in pair.remaining() if each.is_running())
+        return len(pair.remaining("600.25"))
 
     eventually("two tasks run", lambda: running() == 2)
     pair.cli("cancel", str(job))
@@ -136,7 +136,7 @@ def test_tasks_of_a_lost_node_run_again_and_a_killed_daemon_gives_none_twice() -
         eventually("both run", lambda: counts(cluster, job)["running"] >= 2)
         cluster.kill("daemon")
         gate.touch()
-        eventually("tasks end meanwhile", lambda: len(marks.read_text().split()) > 42)
+        eventually("tasks end meanwhile", lambda: len(marks.read_text().split()) > 40)
         gate.unlink()
         cluster.start_daemon()
         eventually(

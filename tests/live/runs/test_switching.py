@@ -9,6 +9,7 @@ import shlex
 import socket
 import sys
 import urllib.request
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ pytestmark = pytest.mark.slow
 
 PROGRAMS = Path(__file__).parent / "switched"
 SERVICES = {"small": 64, "large": 256}  # with the length of an input
-REQUESTS = 200
 
 
 def program(name: str) -> Any:
@@ -58,7 +58,7 @@ def test_requests_are_answered_between_iterations_and_change_no_bit(
     torch = pytest.importorskip("torch")
     torch.set_num_threads(1)
     with LocalCluster(nodes=1, gpus="1:v100") as cluster:
-        path, weights = cluster.folder / "ask", cluster.folder / "weights"
+        path, weights, over = (cluster.folder / name for name in ("ask", "weights", "over"))
         words = [
             sys.executable, "-m", "dlsched.switch", "--listen", str(path), "--until-trained",
             "--training", str(PROGRAMS / "training.py"),
@@ -66,7 +66,7 @@ def test_requests_are_answered_between_iterations_and_change_no_bit(
         ]  # fmt: skip
         told = cluster.cli(
             "submit", "--output", f"{cluster.out}/%j.out", "--export",
-            f"ALL,SWITCHED_WEIGHTS={weights},SWITCHED_ITERATIONS=1500",
+            f"ALL,SWITCHED_WEIGHTS={weights},SWITCHED_OVER={over}",
             "--wrap", "exec " + shlex.join(words),
         )  # fmt: skip
         job = int("".join(filter(str.isdigit, told)))
@@ -76,29 +76,33 @@ def test_requests_are_answered_between_iterations_and_change_no_bit(
             raise AssertionError(f"{error}\n{cluster.output(job)}\n{cluster.story(job)}") from None
         ask = Asking(path)
         models = {name: program(f"{name}_service").build().eval() for name in SERVICES}
-        switched = 0
-        for number in range(REQUESTS):
+
+        def switched(number: int) -> bool:
+            """Whether the training was stopped for a request that is answered as it should be."""
             name = list(SERVICES)[number % 2]
             value = torch.randn(2, SERVICES[name], generator=torch.Generator().manual_seed(number))
             answer = ask(name, value.tolist())
             with torch.no_grad():
                 assert answer["output"] == models[name](value).tolist()
-            switched += answer["switched"]
-            if number % 10 == 0:  # the training goes on for a while
-                assert "no service other" in ask("other", [])["error"]
-                eventually("time passes", iter([False] * 5 + [True]).__next__)
+            return bool(answer["switched"])
+
+        for number in range(20):
+            switched(number)
+        numbers = count(20)
+        for _ in range(3):
+            eventually("the training is stopped for a request", lambda: switched(next(numbers)))
+            assert "no service other" in ask("other", [])["error"]
         assert "error" in ask("small", [[1.0]])
         assert "output" in ask("small", [[1.0] * 64])
         ask.close()
-        assert switched >= 3, "the training was never stopped for a request"
-        cluster.until(job, "COMPLETED", within=180)
-        assert "training done after 1500 iterations" in cluster.output(job)
+        over.touch()
+        cluster.until(job, "COMPLETED")
+        [done] = re.findall(r"training done after (\d+) iterations", cluster.output(job))
         found = torch.load(weights)
         monkeypatch.setenv("SWITCHED_WEIGHTS", str(tmp_path / "weights"))
         training = program("training")
-        training.ITERATIONS = 1500
         model, optimizer = training.build()
-        for number in range(1500):
+        for number in range(int(done)):
             training.iteration(model, optimizer, number)
         for key, value in model.state_dict().items():
             assert torch.equal(found[key], value), key
@@ -116,7 +120,7 @@ def test_a_replica_of_a_service_trains_between_the_requests_on_its_one_gpu() -> 
         told = cluster.cli(
             "submit", "--service", "within=10,share=0.9,most=1", "--gpus", "1",
             "--output", f"{cluster.out}/%j.out",
-            "--export", "ALL,SWITCHED_WEIGHTS=/dev/null,SWITCHED_ITERATIONS=1000000", "--", *server,
+            "--export", "ALL,SWITCHED_WEIGHTS=/dev/null", "--", *server,
         )  # fmt: skip
         job = int("".join(filter(str.isdigit, told)))
 
@@ -125,8 +129,9 @@ def test_a_replica_of_a_service_trains_between_the_requests_on_its_one_gpu() -> 
 
         url = eventually("the leader takes requests", address) + "small"
         model = program("small_service").build().eval()
-        switched = 0
-        for number in range(20):
+
+        def switched(number: int) -> bool:
+            """Whether the training was stopped for a request that is answered as it should be."""
             value = torch.randn(
                 2, SERVICES["small"], generator=torch.Generator().manual_seed(number)
             )
@@ -135,10 +140,12 @@ def test_a_replica_of_a_service_trains_between_the_requests_on_its_one_gpu() -> 
                 answer = json.loads(found.read())
             with torch.no_grad():
                 assert answer["output"] == model(value).tolist()
-            switched += answer["switched"]
-            if number % 5 == 4:  # the training goes on for a while
-                eventually("time passes", iter([False] * 5 + [True]).__next__)
-        assert switched >= 1, "the training was never stopped for a request"
+            return bool(answer["switched"])
+
+        for number in range(10):
+            switched(number)
+        numbers = count(10)
+        eventually("the training is stopped for a request", lambda: switched(next(numbers)))
         cluster.cli("cancel", str(job))
         cluster.until(job, "CANCELLED")
         cluster.until(job + 1, "CANCELLED")

@@ -1,4 +1,4 @@
-"""What a new user does first: submit, look, wait, cancel; on both databases."""
+"""What a new user does first: submit, look, wait, cancel; before a release also on Postgres."""
 
 from __future__ import annotations
 
@@ -30,12 +30,11 @@ def test_the_exit_code_and_the_signal_are_the_jobs_own(shared: LocalCluster) -> 
 
 
 def test_on_a_full_cluster_jobs_wait_with_a_reason(shared: LocalCluster) -> None:
-    first = shared.submit("sleep 60", gpus="12")
+    first = shared.submit("sleep 600", gpus="12")
     shared.until(first, "RUNNING")
     second = shared.submit("true", gpus="4")
-    waiting = shared.job(second)
-    assert waiting.state == "PENDING"
-    assert waiting.reason
+    assert eventually("it has a reason", lambda: shared.job(second).reason)
+    assert shared.job(second).state == "PENDING"
     listed = shared.cli("queue")
     assert str(first) in listed
     assert str(second) in listed
@@ -133,11 +132,11 @@ command = "until [ -e {marks}.go ]; do sleep 0.1; done; echo prepare >> {marks}"
 
 
 def test_a_drained_node_takes_no_new_runs_and_keeps_its_own(shared: LocalCluster) -> None:
-    job = shared.submit("sleep 60", gpus="4")
+    job = shared.submit("sleep 600", gpus="4")
     where = shared.until(job, "RUNNING").nodes[0]
     others = ",".join(name for name in shared.names if name != where)
     shared.cli("drain", where, "--reason", "bad fan")
-    assert shared.node(where).state == "draining"
+    eventually("it is draining", lambda: shared.node(where).state == "draining")
     more = shared.submit("true", exclude=others)
     assert eventually("it has a reason", lambda: shared.job(more).reason)
     assert shared.job(more).state == "PENDING"
@@ -148,7 +147,7 @@ def test_a_drained_node_takes_no_new_runs_and_keeps_its_own(shared: LocalCluster
 
 
 def test_the_policy_changes_while_jobs_run(shared: LocalCluster) -> None:
-    job = shared.submit("sleep 60")
+    job = shared.submit("sleep 600")
     shared.until(job, "RUNNING")
     shared.cli("admin", "set-policy", "las")
     with shared.client() as client:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
 import torch
 
-ITERATIONS = int(os.environ.get("SWITCHED_ITERATIONS", "400"))
+OVER = os.environ.get("SWITCHED_OVER", "")  # it ends when there is a file of this name
 
 
 def build() -> Any:
@@ -20,9 +21,11 @@ def build() -> Any:
 
 
 def iteration(model: torch.nn.Module, optimizer: torch.optim.Optimizer, number: int) -> None:
-    if number == ITERATIONS:
-        torch.save(model.state_dict(), os.environ["SWITCHED_WEIGHTS"])
-        raise StopIteration
+    if OVER:
+        time.sleep(0.01)  # so that the same iterations are soon done again, to compare
+        if os.path.exists(OVER):
+            torch.save(model.state_dict(), os.environ["SWITCHED_WEIGHTS"])
+            raise StopIteration
     value = torch.randn(64, 256)
     loss = (model(value) ** 2).mean()
     loss.backward()
