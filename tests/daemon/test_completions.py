@@ -30,6 +30,15 @@ async def offered(daemon: str, line: str) -> list[str]:
     return out.decode().split()
 
 
+async def offers(daemon: str, line: str, *wanted: str) -> None:
+    """Wait until bash would offer these words; it offers none where the daemon is late."""
+
+    async def are_offered() -> bool:
+        return set(await offered(daemon, line)) == set(wanted)
+
+    await eventually(are_offered)
+
+
 def test_a_shell_offers_live_jobs_nodes_and_policies(tmp_path: Path) -> None:
     async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
         daemon = running.target
@@ -38,12 +47,12 @@ def test_a_shell_offers_live_jobs_nodes_and_policies(tmp_path: Path) -> None:
             assert code == 0, err
         await reaches(caller, 1, "RUNNING")
         await eventually(lambda: running.daemon.cluster.live.position(2))
-        assert set(await offered(daemon, "dlsched cancel ")) == {"1", "2"}
-        assert await offered(daemon, "dlsched show 2") == ["2"]
+        await offers(daemon, "dlsched cancel ", "1", "2")
+        await offers(daemon, "dlsched show 2", "2")
         agent.end_job(1)
         await reaches(caller, 2, "RUNNING")
-        assert set(await offered(daemon, "dlsched logs 2")) == {"2", "2_3", "2_4", "2_5"}
-        assert await offered(daemon, "dlsched nodes n") == ["n1"]
+        await offers(daemon, "dlsched logs 2", "2", "2_3", "2_4", "2_5")
+        await offers(daemon, "dlsched nodes n", "n1")
         assert await offered(daemon, "dlsched drain x") == []
         assert await offered(daemon, "dlsched replay --policy fifo,tires") == ["fifo,tiresias"]
         assert await offered("127.0.0.1:1", "dlsched cancel ") == []
