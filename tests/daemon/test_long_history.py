@@ -39,7 +39,7 @@ def objects_of_a_daemon(folder: Path) -> int:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("ended", [20_000, pytest.param(1_000_000, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("ended", [8_000, pytest.param(1_000_000, marks=pytest.mark.exhaustive)])
 def test_a_history_takes_no_memory_of_a_daemon_that_starts_on_it(
     tmp_path: Path, ended: int
 ) -> None:

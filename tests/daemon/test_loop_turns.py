@@ -196,7 +196,6 @@ def largest(k: Any, count: int, first: int) -> dict[str, list[Call]]:
 @pytest.mark.parametrize(
     "count",
     [
-        400,
         pytest.param(4_000, marks=pytest.mark.slow),
         pytest.param(10_000, marks=pytest.mark.exhaustive),
     ],

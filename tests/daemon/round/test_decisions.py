@@ -103,7 +103,7 @@ def check_round(live: Any, lab: Any, now: float, mode: str, at_once: bool) -> No
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(
     jobs=jobs_of, events=what_happens, placement=st.sampled_from(["", "consolidated", "worst-fit"])
 )
