@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
+from dlsched.daemon.control.submission import types_of_waiting_jobs
 from dlsched.rpc.v1 import control_pb2 as c
 from dlsched.rpc.v1 import node_pb2
 
@@ -130,9 +132,10 @@ def test_an_update_takes_the_types_that_a_submission_takes(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("gpus", "moves"), [(2, True), (3, False)])
 def test_a_waiting_job_is_left_to_nodes_of_its_type_that_join(
-    tmp_path: Path, gpus: int, moves: bool
+    tmp_path: Path, gpus: int, moves: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if it were submitted now; but not where they could not run it."""
+    monkeypatch.setattr(types_of_waiting_jobs, "AT_ONCE", 1)
 
     async def scene() -> None:
         async with (
@@ -142,11 +145,13 @@ def test_a_waiting_job_is_left_to_nodes_of_its_type_that_join(
             await n1.known(running)
             caller = running.caller()
             [number] = await caller.submit(job(gpus=gpus, gpu_types=["a100"], held=True))
+            [other] = await caller.submit(job(gpus=gpus, gpu_types=["a100"], held=True))
             assert await wish(caller, number) == (gpus, [gpus], [], f"a100:{gpus}")
             async with MixedAgent("n2", running.target, ("a100", "a100")) as n2:
                 await n2.known(running)
                 if moves:
-                    await eventually(lambda: is_wish(caller, number, (gpus, [], ["a100"], "")))
+                    for each in (number, other):
+                        await eventually(partial(is_wish, caller, each, (gpus, [], ["a100"], "")))
                     await caller.act(c.ACTION_RELEASE, number)
                     await eventually(n2.running)
                     [event] = [e for e in (await caller.show(number)).events if e.kind == "update"]

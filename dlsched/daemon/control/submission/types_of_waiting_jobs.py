@@ -10,6 +10,7 @@ import asyncio
 from dataclasses import replace
 
 from dlsched.core.errors import DlschedError
+from dlsched.daemon.capacity import Capacity
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.submission.fitting import check_fits
 from dlsched.daemon.control.submission.gpu_types import changed_gpu_types
@@ -20,7 +21,8 @@ from dlsched.protocol.ledger import writes as change
 from dlsched.protocol.messages import JobId
 from dlsched.system.clock import wall
 
-_CAUSES = (NodeDescribed, change.RegisterNode, change.MemberOver)  # also of jobs that wait again
+AT_ONCE = 20  # jobs that are looked at before anything else may happen
+_OF_NODES = (NodeDescribed, change.RegisterNode)
 
 
 class TypesOfWaitingJobs(LedgerFollower):
@@ -31,27 +33,43 @@ class TypesOfWaitingJobs(LedgerFollower):
         cluster.driver.follow(self)
 
     def committed(self, changed: set[JobId], changes: Changes) -> None:
-        """Look again soon, if nodes have changed or jobs may wait again."""
-        if self._cluster.live.constraints.by_type and any(map(changes.of, _CAUSES)):
-            asyncio.get_running_loop().call_soon(self._look)
+        """Look again soon, at all jobs if nodes have changed, else at those that wait again."""
+        by_type = self._cluster.live.constraints.by_type
+        if any(map(changes.of, _OF_NODES)):
+            self._look_soon([JobId(job) for job in by_type])
+        elif changes.of(change.MemberOver):
+            self._look_soon([job for job in changed if job in by_type])
 
-    def _look(self) -> None:
-        driver = self._cluster.driver
-        for job, wanted in list(self._cluster.live.constraints.by_type.items()):
-            row = driver.reserved.jobs.get(JobId(job))
-            if len(wanted) > 1 or row is None or row.status is not JobStatus.PENDING:
+    def _look_soon(self, jobs: list[JobId]) -> None:
+        if jobs:
+            asyncio.get_running_loop().call_soon(self._look, jobs)
+
+    def _look(self, jobs: list[JobId]) -> None:
+        cluster, driver = self._cluster, self._cluster.driver
+        capacity, by_type = cluster.capacity(), cluster.live.constraints.by_type
+        alone = capacity.types
+        may_change = [
+            job
+            for job in jobs
+            if len(wanted := by_type.get(job, ())) == 1 and wanted[0][0] in alone
+        ]
+        for job in may_change[:AT_ONCE]:
+            row = driver.reserved.jobs.get(job)
+            if row is None or row.status is not JobStatus.PENDING:
                 continue
-            if not (fields := self._for_new_nodes(driver.table.body(row))):
+            if not (fields := self._for_new_nodes(driver.table.body(row), capacity)):
                 continue
-            text = f"GPU type {wanted[0][0]}: on the nodes that have it alone, which have joined"
+            kind = by_type[job][0][0]
+            text = f"GPU type {kind}: on the nodes that have it alone, which have joined"
             driver.note(
-                FieldsChanged(job=row.job, fields=fields, actor="daemon"),
-                Event(at=wall(), kind="update", actor="daemon", job=row.job, text=text),
+                FieldsChanged(job=job, fields=fields, actor="daemon"),
+                Event(at=wall(), kind="update", actor="daemon", job=job, text=text),
             )
+        self._look_soon(may_change[AT_ONCE:])
 
-    def _for_new_nodes(self, body: JobBody) -> dict[str, object]:
+    @staticmethod
+    def _for_new_nodes(body: JobBody, capacity: Capacity) -> dict[str, object]:
         """The fields that leave a job to nodes of its type alone; none: they cannot run it."""
-        capacity = self._cluster.capacity()
         try:
             fields = changed_gpu_types(body, {}, capacity)
             if fields["gpus_by_type"]:
