@@ -13,6 +13,8 @@ import pytest
 from dlsched.job import messages as words
 
 FOLDER = Path(__file__).parents[2] / "examples" / "training"
+# No module is `IMPORTED`: a group that ends with its model's last reference, as in these examples,
+# can hang in PyTorch 2.13, and in copies of a process it mostly does.
 OPTIONS = {"torchrun": (), "accelerate": ("--cpu",)}  # of the example for a package
 STOPS = {"torchrun": (4, 6), "accelerate": (5, 8)}  # within the second epoch, and at its end
 

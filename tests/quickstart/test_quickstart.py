@@ -124,7 +124,11 @@ def test_it_preempts_resumes_replays_and_leaves_nothing(short_folder: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["INT", "TERM"])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.exhaustive)],
+    ids=["INT", "TERM"],
+)
 def test_interrupted_it_leaves_nothing(short_folder: Path, number: int) -> None:
     heeds_it = ("env", "--default-signal=INT")  # tests may run in the background of a shell
     running = subprocess.Popen(

@@ -71,7 +71,7 @@ def test_a_job_without_a_number_of_gpus_gets_those_that_it_needs(cluster: LocalC
         cluster,
         *("--adaptive", "--max-gpus", "4", "--launch", "gpu", "--fixed-batch"),
         *("--expected", "2m", "--deadline", "now+20minutes", "--output", "/dev/null", "--"),
-        *(sys.executable, PROGRAM, "--epochs", "12", "--sample-ms", "2", "--report", "2"),
+        *(sys.executable, PROGRAM, "--epochs", "6", "--sample-ms", "2", "--report", "2"),
     )
     ended = cluster.until(job, "COMPLETED", "FAILED", "CANCELLED", within=300)
     assert ended.state == "COMPLETED", cluster.story(job)

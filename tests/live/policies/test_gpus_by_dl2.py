@@ -55,7 +55,7 @@ def test_a_trained_network_resizes_a_training_and_it_ends_well(
     done = cluster.run(
         *("submit", "--parsable", "--adaptive", "--max-gpus", "4", "--launch", "gpu"),
         *("--fixed-batch", "--expected", "2m", "--output", "/dev/null", "--"),
-        *(sys.executable, PROGRAM, "--epochs", "8", "--sample-ms", "2", "--report", "2"),
+        *(sys.executable, PROGRAM, "--epochs", "5", "--sample-ms", "2", "--report", "2"),
     )
     assert done.returncode == 0, done.stderr
     job = int(done.stdout)

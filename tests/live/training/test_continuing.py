@@ -226,6 +226,7 @@ def test_a_checkpoint_that_cannot_be_read_fails_the_new_job(cluster: LocalCluste
     assert "JobError: cannot begin where another job was: checkpoint" in cluster.output(new)
 
 
+@pytest.mark.exhaustive  # that a gang goes on with another number of ranks, test_job_torch shows
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
 def test_a_training_is_resumed_on_another_number_of_gpus(cluster: LocalCluster) -> None:
     program = ("--", sys.executable, str(COUNTING.with_name("torch_program.py")))

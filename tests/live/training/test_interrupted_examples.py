@@ -83,9 +83,10 @@ CASES = {
 }
 
 
-TAKE_LONG = {
+TAKE_LONG = {  # what each shows on a cluster, test_training_gangs and test_resizing show too
     "gloo_gang.py",
     "elastic_images.py",
+    "torchrun/preemptible.py",
     "accelerate/preemptible.py",
     "HuggingFace",
     "Lightning",
