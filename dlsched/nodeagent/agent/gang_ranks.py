@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
-from grpc import aio
+from grpc import StatusCode, aio
 
 from dlsched.core.errors import DlschedError
 from dlsched.nodeagent.agent.keepers.all_keepers import Keepers, Message
@@ -143,7 +143,9 @@ class GangRanks:
         except asyncio.CancelledError:
             why = "ended with the others"
         except aio.AioRpcError as error:
-            why = error.details() or error.code().name.lower()
+            why = " ".join((error.details() or error.code().name.lower()).split())
+            if error.code() is StatusCode.UNAVAILABLE:
+                why = f"its ranks end, because its agent has stopped or been restarted ({why})"
         except DlschedError as error:
             why = str(error)
         except ParseError as error:  # its program or environment is not UTF-8

@@ -312,6 +312,7 @@ class Keeper:
 
     def _agent_gone(self) -> None:
         """Forget the run when the agent died between deleting its record and saying so."""
+        self.processes.calls.agent_gone()
         self.processes.turns.agent_gone()
         if self.state.stage is keeper.Stage.ENDED and not self.folder.is_recorded():
             self.feed(keeper.OrderArrived(clock.boottime(), m.Forget()))

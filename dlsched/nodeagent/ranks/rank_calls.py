@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 STEPS, NAME, NODES = 40, 32, 128  # calls that the exit record has room for, and their words
 NOTHING = Used()
+AGENT_GONE = "its ranks end, because the agent of the first node has stopped or been restarted"
 
 
 class RankCalls:
@@ -227,6 +228,14 @@ class RankCalls:
             share = self._shares.get(int(taken["call"]))
             if share is not None:
                 share.taken(int(taken["bytes"]))
+        self._tidy()
+
+    def agent_gone(self) -> None:
+        """End what agents join: ranks elsewhere of callers here, and here of callers elsewhere."""
+        for call in list(self._calls.values()):
+            call.lose_other_nodes()
+        for share in list(self._shares.values()):
+            share.stop()
         self._tidy()
 
     def _start_share(self, request: dict[str, Any]) -> None:
@@ -508,6 +517,12 @@ class Call:
             self._taken(str(event["node"]), int(event["input_taken"]))
         else:
             self._output(int(event["rank"]), int(event["stream"]), base64.b64decode(event["data"]))
+
+    def lose_other_nodes(self) -> None:
+        """Note that the ranks on other nodes end, because this node's agent has stopped."""
+        for node in sorted({self._node_of[rank] for rank in self._left}):
+            if node != self._keeper.spec.node:
+                self._refuse_node(node, AGENT_GONE)
 
     def _refuse_node(self, node: str, why: str) -> None:
         ranks = [rank for rank in sorted(self._left) if self._node_of[rank] == node]

@@ -294,6 +294,29 @@ def test_ranks_end_when_their_caller_dies(cluster: Any) -> None:
     leader.wait(job, JobStatus.CANCELLED)
 
 
+@pytest.mark.parametrize("restarted", ["n1", "n2"])
+def test_a_call_over_several_nodes_ends_when_an_agent_restarts_and_says_why(
+    cluster: Any, restarted: str
+) -> None:
+    """It joins the nodes; ranks on the node of an agent do not outlive their call."""
+    leader = cluster.up("n1", "n2")
+    folder = cluster.folder
+    inner = f"echo $$ > {folder}/pid.$RANK.new; mv {folder}/pid.$RANK.new {folder}/pid.$RANK"
+    script = f"{RUN} -n 2 bash -c '{inner}; exec sleep 1000'; echo code $?"
+    job, output = batch(cluster, script)
+    pids = [folder / f"pid.{rank}" for rank in range(2)]
+    eventually(lambda: all(each.exists() for each in pids))
+    agent = cluster.agents[restarted]
+    agent.kill()
+    eventually(lambda: "code 1\n" in output.read_text())
+    eventually(lambda: not any(words_of(int(each.read_text())) for each in pids), "no rank is left")
+    agent.start()
+    assert leader.wait(job).status is JobStatus.COMPLETED
+    whose = "the agent of the first node" if restarted == "n1" else "its agent"
+    why = f"dlsched: run: node n2: its ranks end, because {whose} has stopped or been restarted"
+    assert [line.startswith(why) for line in output.read_text().splitlines()].count(True) == 1
+
+
 def test_too_many_ranks_are_refused(cluster: Any) -> None:
     leader = cluster.up("n1")
     job, output = batch(cluster, f"{RUN} -n 3 true", gang=(2,))
