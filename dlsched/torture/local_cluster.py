@@ -6,6 +6,7 @@ still there at the end is ended by its own id.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -89,11 +90,8 @@ def free_port() -> int:
             except OSError:
                 mine.close()
                 continue
-        _RESERVED.append(mine)
+        atexit.register(mine.close)
         return port
-
-
-_RESERVED: list[socket.socket] = []
 
 
 class LocalCluster:

@@ -9,6 +9,7 @@ import select
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,14 @@ from pathlib import Path
 from types import TracebackType
 
 WITHIN_S = 120.0
+# A program of its own, not `preexec_fn`: that forks, which threads of gRPC can hold up for ever.
+# Tests in the background of a shell ignore Ctrl-C.
+_TAKE_TERMINAL = """
+import fcntl, os, signal, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
 
 
 class Terminal:
@@ -36,22 +45,15 @@ class Terminal:
         self.shown = ""
         self._read = 0  # of what is shown, by `expect`
         self.program = subprocess.Popen(
-            argv,
+            [sys.executable, "-I", "-S", "-c", _TAKE_TERMINAL, *argv],
             cwd=cwd,
             env={**env, "TERM": "xterm", "PS1": "$ ", "SHELL": "/bin/sh"},
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
-            preexec_fn=self._take_terminal,  # noqa: PLW1509  # no thread
         )
         os.close(theirs)
-
-    @staticmethod
-    def _take_terminal() -> None:
-        """Become the terminal's process; tests in the background of a shell ignore Ctrl-C."""
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     @staticmethod
     def _set_size(fd: int, rows: int, columns: int) -> None:
