@@ -208,7 +208,7 @@ def test_jobs_are_changed_with_scontrol(login: LoginNode) -> None:
         ("scancel 999999", 1, "scancel: error: job 999999: there is no such job"),
         ("scancel", 2, "scancel: error: no job id given"),
         ("scontrol shutdown", 2, "scontrol: error: command 'shutdown' is not known"),
-        ("scontrol update JobId=1 Gres=gpu:2", 2, "scontrol: error: update: 'Gres' is not known"),
+        ("scontrol update JobId=1 WCKey=x", 2, "scontrol: error: update: 'WCKey' is not known"),
         ("scontrol update JobId=1 MailType=NOON", 2, "scontrol: error: MailType: 'NOON' is not"),
         ("scontrol update JobId=1 TimeLimit=x", 2, "scontrol: error: TimeLimit: 'x' is not a"),
         ("scontrol update JobId=1 StartTime=x", 2, "scontrol: error: StartTime: 'x' is not a"),

@@ -181,7 +181,7 @@ def test_a_rank_that_fails_ends_the_job_with_its_code(login: LoginNode) -> None:
     assert f"rank 1 on {job.nodes[0]}: exit code 5" in text
     assert "not reached" not in text
     table = login.typed(f"sacct -X -j {job.job_id} -n -P -o State,ExitCode")
-    assert table == "FAILED|143:0\n"
+    assert table == "FAILED|5:0\n"
 
 
 def test_jobs_without_gpus_hold_processors_and_leave_gpus_alone(login: LoginNode) -> None:
