@@ -68,6 +68,7 @@ class AgentConnection:
     def _attach(self, connection: lean_socket.Socket) -> None:
         if self._agent is not None:  # there is one agent; an older connection is a dead one's
             self._close(self._agent)
+            self._on_close()
         agent = self._agent = FrameSocket(connection)
         self._loop.watch(connection.fileno(), lambda mask: self._ready(agent, mask))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -57,3 +58,21 @@ def test_an_agent_that_died_before_a_message_is_noticed_once(connected: Connecte
     connected.loop.turn(None)
     assert connected.ends == 1
     assert not connected.loop.drain([connected.number])
+
+
+def test_a_new_agent_is_the_end_of_the_old_one(connected: Connected, tmp_path: Path) -> None:
+    """Its connection may come before the end of the old one is heard."""
+    path = str(tmp_path / "agent")
+    connected.connection.listen(path)
+    new = lean_socket.Socket(lean_socket.AF_UNIX, lean_socket.SOCK_STREAM)
+    new.connect(path)
+    connected.loop.turn(None)
+    assert connected.ends == 1
+    assert not connected.loop.drain([connected.number])
+    assert connected.connection.send({"status": 1})
+    assert new.recv(100).endswith(b'{"status":1}')
+    for each in (new, connected.agent, connected.connection._listener):
+        assert each is not None
+        each.close()
+    connected.loop.turn(None)
+    assert connected.ends == 2
