@@ -88,7 +88,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     marked = config.option.markexpr
     if config.args_source is config.ArgsSource.TESTPATHS:
         default = marked == DEFAULT_MARKER
-        took = "5 minutes" if default else "50 minutes with fidelity and slow tests"
+        took = "5 minutes" if default else "35 minutes with fidelity and slow tests"
         reporter.write_line(f"All tests of {marked or 'every kind'!r}: {took} on two processors.")
 
 
