@@ -42,8 +42,9 @@ def test_the_second_try_and_the_next_test_have_a_new_cluster(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
-    for folder in ("live", "fidelity"):
-        (pytester.mkdir(folder) / f"test_{folder}.py").write_text(TESTS)
+    for folder in ("live/policies", "fidelity"):
+        (pytester.path / folder).mkdir(parents=True)
+        (pytester.path / folder / f"test_{folder[:4]}.py").write_text(TESTS)
     done = pytester.runpytest_subprocess("-p", "tests.second_try", "-rR", "live")
     assert done.parseoutcomes() == {"passed": 2, "failed": 1, "rerun": 2}
     done.stdout.fnmatch_lines(

@@ -348,7 +348,7 @@ def _update(words: Sequence[str]) -> int:
 
 
 def _gpus_on_node(what: str, text: str) -> str:
-    """GPUs of Slurm's `Gres` as `--gpus` has them; a job whose node is one has no others."""
+    """The GPUs of Slurm's `Gres`, as `--gpus` takes them; several nodes are refused later."""
     from dlsched.client.submission.gpus import parse_gres  # noqa: PLC0415
 
     wish = parse_gres(what, text)
