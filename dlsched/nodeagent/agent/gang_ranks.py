@@ -19,6 +19,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from grpc import StatusCode, aio
 
 from dlsched.core.errors import DlschedError
+from dlsched.job.messages import EVERY_RANK
 from dlsched.nodeagent.agent.keepers.all_keepers import Keepers, Message
 from dlsched.nodeagent.agent.other_agents import OtherAgents
 from dlsched.nodeagent.agent.tasks import AgentTasks
@@ -128,8 +129,11 @@ class GangRanks:
         try:
             message = self._ranks_request(run_id, request)
             stub = self.other_agents.stub(NodeName(node), str(request["address"]))
-            given_later = _first_then(message, given)
-            async for event in stub.StartRanks(given_later):
+            if _reads(message):
+                events = stub.StartReadingRanks(_first_then(message, given))
+            else:
+                events = stub.StartRanks(message)
+            async for event in events:
                 if event.refused:
                     why = event.refused
                     break
@@ -143,9 +147,7 @@ class GangRanks:
         except asyncio.CancelledError:
             why = "ended with the others"
         except aio.AioRpcError as error:
-            why = " ".join((error.details() or error.code().name.lower()).split())
-            if error.code() is StatusCode.UNAVAILABLE:
-                why = f"its ranks end, because its agent has stopped or been restarted ({why})"
+            why = _failed(error)
         except DlschedError as error:
             why = str(error)
         except ParseError as error:  # its program or environment is not UTF-8
@@ -202,11 +204,13 @@ class GangRanks:
         return ""
 
     async def serve(
-        self, request: node_pb2.RanksRequest, later: AsyncIterator[node_pb2.RanksRequest]
+        self, request: node_pb2.RanksRequest, inputs: AsyncIterator[node_pb2.RanksRequest] | None
     ) -> AsyncIterator[node_pb2.RankEvent]:
         """Have our keeper start ranks; give what they write and how they end.
 
-        Their input is in the requests that come later.
+        Args:
+            request: the ranks.
+            inputs: further requests, with what they read; None: they read nothing.
         """
         run_id, call = RunId(request.key.run_id), int(request.call)
         queue: asyncio.Queue[Message] = asyncio.Queue()
@@ -220,7 +224,8 @@ class GangRanks:
             if not self.keepers.send(run_id, {"start_ranks": message}):
                 yield node_pb2.RankEvent(refused="its keeper is gone")
                 return
-            reading = self.tasks.of_job(self._pass_on_input(run_id, call, later))
+            if inputs is not None:
+                reading = self.tasks.of_job(self._pass_on_input(run_id, call, inputs))
             while left:
                 event = await self._next_event(run_id, queue)
                 if event is None or "refused" in event:
@@ -257,6 +262,24 @@ class GangRanks:
             except TimeoutError:
                 if not self.keepers.has(run_id):
                     return None
+
+
+def _reads(request: node_pb2.RanksRequest) -> bool:
+    """Whether a rank of a request reads a file, or the input of its caller."""
+    readers = (EVERY_RANK, *(place.rank for place in request.ranks))
+    return bool(request.input_file) or (
+        request.HasField("input_to") and request.input_to in readers
+    )
+
+
+def _failed(error: aio.AioRpcError) -> str:
+    """Why the call of another agent has ended, in one line."""
+    if error.code() is StatusCode.UNIMPLEMENTED:
+        return "its agent is of an older version, which passes no input on (--input=none)"
+    why = " ".join((error.details() or error.code().name.lower()).split())
+    if error.code() is StatusCode.UNAVAILABLE:
+        return f"its ranks end, because its agent has stopped or been restarted ({why})"
+    return why
 
 
 async def _first_then(

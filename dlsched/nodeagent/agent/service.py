@@ -73,14 +73,23 @@ class AgentService(node_pb2_grpc.AgentServicer):
             return None
         return node_pb2.DeleteCheckpointsReply(gone=gone)
 
-    async def StartRanks(self, requests: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+    def StartRanks(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
         """Start ranks of a `dlsched run` from a caller on the run's first node."""
+        return self._ranks(request, None, context)
+
+    async def StartReadingRanks(self, requests: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+        """Start ranks that read the input of their caller, or a file."""
+        async for event in self._ranks(await anext(requests), requests, context):
+            yield event
+
+    async def _ranks(
+        self, request: Any, inputs: AsyncIterator[Any] | None, context: Any
+    ) -> AsyncIterator[Any]:
         ranks = self._driver.ranks
-        request = await anext(requests)
         why = ranks.refusal(request.asker, RunId(request.key.run_id))
         if why:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, why)
-        async for event in ranks.serve(request, requests):
+        async for event in ranks.serve(request, inputs):
             yield event
 
     async def SignalRanks(self, request: Any, context: Any) -> Any:  # noqa: N802

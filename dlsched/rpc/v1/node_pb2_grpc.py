@@ -177,8 +177,13 @@ class AgentStub:
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalRequest.SerializeToString,
                 response_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalReply.FromString,
                 _registered_method=True)
-        self.StartRanks = channel.stream_stream(
+        self.StartRanks = channel.unary_stream(
                 '/dlsched.v1.Agent/StartRanks',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RankEvent.FromString,
+                _registered_method=True)
+        self.StartReadingRanks = channel.stream_stream(
+                '/dlsched.v1.Agent/StartReadingRanks',
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksRequest.SerializeToString,
                 response_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RankEvent.FromString,
                 _registered_method=True)
@@ -236,9 +241,16 @@ class AgentServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def StartRanks(self, request_iterator, context):
+    def StartRanks(self, request, context):
         """Starts ranks of a `dlsched run` for another member's agent; they end with the call.
-        Further requests of the call have only input for the ranks that read.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StartReadingRanks(self, request_iterator, context):
+        """The same for ranks that read. Further requests have only input. An agent of a version that
+        passes no input on does not have this method, so no rank is started there without its input.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -295,8 +307,13 @@ def add_AgentServicer_to_server(servicer, server):
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalRequest.FromString,
                     response_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalReply.SerializeToString,
             ),
-            'StartRanks': grpc.stream_stream_rpc_method_handler(
+            'StartRanks': grpc.unary_stream_rpc_method_handler(
                     servicer.StartRanks,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RankEvent.SerializeToString,
+            ),
+            'StartReadingRanks': grpc.stream_stream_rpc_method_handler(
+                    servicer.StartReadingRanks,
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksRequest.FromString,
                     response_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RankEvent.SerializeToString,
             ),
@@ -441,7 +458,34 @@ class Agent:
             _registered_method=True)
 
     @staticmethod
-    def StartRanks(request_iterator,
+    def StartRanks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/dlsched.v1.Agent/StartRanks',
+            dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_node__pb2.RankEvent.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StartReadingRanks(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -454,7 +498,7 @@ class Agent:
         return grpc.experimental.stream_stream(
             request_iterator,
             target,
-            '/dlsched.v1.Agent/StartRanks',
+            '/dlsched.v1.Agent/StartReadingRanks',
             dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksRequest.SerializeToString,
             dlsched_dot_rpc_dot_v1_dot_node__pb2.RankEvent.FromString,
             options,

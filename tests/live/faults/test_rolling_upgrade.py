@@ -122,6 +122,8 @@ def test_jobs_run_on_while_first_the_daemon_and_then_the_nodes_are_upgraded(
     for name in cluster.names:
         cluster.with_new_agent(name)
         cluster.until(alone, "RUNNING")
+        if name == cluster.names[0]:
+            refuse_input(cluster)
     cluster.cli("resume", str(others[1]))
     cluster.until(others[1], "RUNNING")
     cluster.cli("cancel", "-y", str(others[1]))
@@ -130,3 +132,12 @@ def test_jobs_run_on_while_first_the_daemon_and_then_the_nodes_are_upgraded(
     for job, lines in ((alone, ["begun", "ended"]), (gang, ["begun", "begun", "ended", "ended"])):
         found = cluster.until(job, "COMPLETED")
         assert (found.starts, sorted(cluster.output(job).split())) == (1, lines)
+
+
+def refuse_input(cluster: Upgraded) -> None:
+    """Ranks on the earlier agent, which passes no input on, are not started without their input."""
+    step = f"printf 'a\\n' | {sys.executable} -m dlsched run -n 2 cat"
+    job = cluster.submit(step, nodes="2", gpus="2")
+    cluster.until(job, "FAILED")
+    why = "its agent is of an older version, which passes no input on (--input=none)"
+    assert f"dlsched: run: node {cluster.names[1]}: {why}" in cluster.output(job)
