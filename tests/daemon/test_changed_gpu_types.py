@@ -35,7 +35,7 @@ class MixedAgent(ScriptedAgent):
         ]
         facts = node_pb2.NodeFacts(
             version="0.0.9", address=f"127.0.0.1:{self.port}", cpus=16, memory_bytes=64 << 30,
-            launcher="scripted", gpus=gpus,
+            launcher="scripted", gpus=gpus, capabilities=["container"],
         )  # fmt: skip
         await self.leader.Describe(node_pb2.NodeDescription(node=self.name, facts=facts))
 
@@ -126,6 +126,72 @@ def test_an_update_takes_the_types_that_a_submission_takes(tmp_path: Path) -> No
             caller = running.caller()
             assert await wish(caller, submitted) == (1, [1], [], "a100:1")
             assert await wish(caller, one) == as_submitted
+
+    asyncio.run(scene())
+
+
+def test_a_container_job_stays_on_nodes_with_containers_whatever_is_changed(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with (
+            Running(settings_of(tmp_path)) as running,
+            MixedAgent("n1", running.target, ("a100", "v100")) as n1,
+            MixedAgent("n2", running.target, ("v100",)) as n2,
+        ):
+            await n1.known(running)
+            await n2.known(running)
+            caller, live = running.caller(), running.daemon.cluster.live
+            wanted = job(container="image.sif", constraint="v100&container", held=True)
+            [number] = await caller.submit(wanted)
+            assert live.requests.specs[number].body.constraint == "container&v100"
+            for constraint, kept in (
+                ("v100", "container"),
+                ("", "container"),
+                ("a100", "container"),
+            ):
+                await update(caller, number, constraint=constraint)
+                assert live.requests.specs[number].body.constraint == kept
+            assert await wish(caller, number) == (1, [1], [], "a100:1")
+
+    asyncio.run(scene())
+
+
+def test_what_if_keeps_a_type_of_mixed_nodes_with_other_gpus(tmp_path: Path) -> None:
+    mixed = ("a100", "a100", "v100", "v100", "v100")
+
+    async def scene() -> None:
+        async with (
+            Running(settings_of(tmp_path)) as running,
+            MixedAgent("n1", running.target, mixed) as n1,
+            MixedAgent("n2", running.target, mixed) as n2,
+        ):
+            await n1.known(running)
+            await n2.known(running)
+            caller = running.caller()
+
+            async def told(**asked: Any) -> list[tuple[int, str, str]]:
+                reply = await caller.control.WhatIf(c.WhatIfRequest(**asked), timeout=60)
+                return [(each.gpus, ",".join(each.gpu_types), each.why) for each in reply.outcomes]
+
+            one = job(gpus=2, gpu_types=["a100"], expected_s=100)
+            assert await told(described=one, gpus=[1, 3], gpu_types=["a100", "v100"]) == [
+                (2, "a100", ""),
+                (1, "a100", ""),
+                (1, "v100", ""),
+                (
+                    3,
+                    "a100",
+                    "no node has 3 a100; n[1-2] have 2 a100 (--open-ended waits for others)",
+                ),
+                (3, "v100", ""),
+            ]
+            two = job(nodes=2, gpus_per_node=1, gpu_types=["a100"], expected_s=100)
+            whole, less = (4, "a100", ""), (1, "a100", "")
+            assert await told(described=two, gpus=[4, 1]) == [(2, "a100", ""), whole, less]
+            each = job(gpus_per_node=2, nodes=1, gpus_by_type="a100:1,v100:1", expected_s=100)
+            assert await told(described=each) == [(2, "a100:1,v100:1", "")]
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await told(described=each, gpus=[4])
+            assert "a100:1,v100:1 on each node, so no other number" in refused.value.details()
 
     asyncio.run(scene())
 

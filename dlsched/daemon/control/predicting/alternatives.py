@@ -18,12 +18,14 @@ from dlsched.core.scenarios import (
     verdict_of,
     weighted_quantile,
 )
+from dlsched.daemon.capacity import Capacity
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.bounds import check_text
 from dlsched.daemon.control.job_filters import chosen_ids, names_jobs, no_such, stored_names
 from dlsched.daemon.control.predicting.predicted import put_moment
 from dlsched.daemon.control.submission.elastic import check_sizes
 from dlsched.daemon.control.submission.fitting import check_fits
+from dlsched.daemon.control.submission.gpu_types import changed_gpu_types, one_type_of
 from dlsched.daemon.control.submission.job_validation import (
     check_place,
     place_of,
@@ -144,7 +146,9 @@ class Alternatives:
         """The job as it is under the present policy, and each combination of what is asked."""
         if mine is None:
             return [_Row(body=None), *(_Row(body=None, policy=name) for name in request.policies)]
-        types = self.cluster.capacity().types
+        capacity = self.cluster.capacity()
+        mixed = {kind: kind for host in capacity.hosts.values() for kind in host.gpu_types}
+        types = mixed | capacity.types
         for name in request.gpu_types:
             if name.lower() not in types:
                 raise not_known("GPU type", name, sorted(types.values()))
@@ -155,7 +159,8 @@ class Alternatives:
             dict.fromkeys(request.gpu_types) or [""],
             dict.fromkeys(request.policies) or [""],
         ):
-            body = bodies.setdefault((gpus, kind), _other(mine.body, gpus, types.get(kind.lower())))
+            other = _other(mine.body, gpus, types.get(kind.lower()), capacity)
+            body = bodies.setdefault((gpus, kind), other)
             if policy or body is not mine.body:
                 rows.append(self._row(mine, body, policy))
         return rows
@@ -203,7 +208,7 @@ class Alternatives:
             told = reply.outcomes.add(policy=row.policy or present, why=row.why_not)
             if row.body is not None:
                 told.gpus = _gpus(row.body)
-                told.gpu_types.extend(row.body.gpu_types)
+                told.gpu_types.extend(_types(row.body))
             if row.why_not:
                 continue
             outcome, why = next(answers)
@@ -264,16 +269,35 @@ def _gpus(body: JobBody) -> int:
     return body.gpus if body.gang is None else sum(body.gang)
 
 
-def _other(body: JobBody, gpus: int | None, kind: str | None) -> JobBody:
-    """A job's request with other GPUs; the same object where they are not other."""
-    found = body
-    if kind is not None and (kind,) != body.gpu_types:
-        found = replace(found, gpu_types=(kind,), gpus_by_type="")
-    if gpus is not None and gpus != _gpus(body):
-        if gpus < 1:
-            raise BadInput(f"gpus: {gpus} is not at least 1")
-        found = replace(found, gpus=gpus, gang=None, gpus_by_type="")
-    return found
+def _types(body: JobBody) -> tuple[str, ...]:
+    """The GPU types of a job as they are told; those by type in their one spelling."""
+    by_type = body.gpus_by_type
+    return (one_type_of(by_type) or by_type,) if by_type else body.gpu_types
+
+
+def _other(body: JobBody, gpus: int | None, kind: str | None, capacity: Capacity) -> JobBody:
+    """A job's request with other GPUs; the same object where they are not other.
+
+    Raises:
+        BadInput: the job could not ask for them.
+    """
+    if gpus is not None and gpus < 1:
+        raise BadInput(f"gpus: {gpus} is not at least 1")
+    of_type = kind is not None and (kind,) != _types(body)
+    of_number = gpus is not None and gpus != _gpus(body)
+    if not (of_type or of_number):
+        return body
+    kept = one_type_of(body.gpus_by_type)
+    if body.gpus_by_type and not (kept or of_type):
+        raise BadInput(f"gpus: the job has {body.gpus_by_type} on each node, so no other number")
+    found = replace(body, gpus_by_type="")
+    if of_type or kept:
+        found = replace(found, gpu_types=(kind if kind is not None else kept,))
+    if of_number and gpus is not None:
+        nodes = len(body.gang or ()) if kept else 0  # of mixed nodes, each gives the same number
+        gang = (gpus // nodes,) * nodes if nodes and gpus % nodes == 0 else None
+        found = replace(found, gpus=gpus, gang=gang)
+    return replace(found, **changed_gpu_types(found, {}, capacity))
 
 
 def _put_moments(

@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
 from typing import Any
 
-from dlsched.core.cluster.features import parse_constraint, refuse_unknown
+from dlsched.core.cluster.features import (
+    CONTAINER,
+    parse_constraint,
+    refuse_unknown,
+    with_feature,
+)
 from dlsched.core.cluster.gpus_by_type import by_type_of, by_type_text
 from dlsched.core.cluster.host_lists import fold
 from dlsched.core.errors import BadInput
@@ -114,10 +119,13 @@ def changed_gpu_types(
     by_type = wanted.gpus_by_type
     if by_type and found.types:
         raise NotPossible(f"it has {by_type} on each node; the types cannot be changed")
+    constraint = found.constraint
+    if body.container:
+        constraint = with_feature(constraint, CONTAINER)
     return {
         "gang": wanted.gang,
         "gpu_types": found.types,
-        "constraint": found.constraint,
+        "constraint": constraint,
         "gpus_by_type": by_type or found.layout(wanted.gang or (wanted.gpus,)),
     }
 
