@@ -11,6 +11,20 @@ from dlsched.core.errors import BadInput
 LARGEST = 64 << 20  # bytes, unpacked
 
 
+def listed_numbers(
+    text: str, why: str = "not a comma-separated list of numbers"
+) -> tuple[float, ...]:
+    """Read numbers with commas between them.
+
+    Raises:
+        BadInput: they are none; `why` is added to the text.
+    """
+    try:
+        return tuple(float(item) for item in text.split(","))
+    except ValueError:
+        raise BadInput(f"{text}: {why}") from None
+
+
 def read_numbers(name: str) -> tuple[float, ...]:
     """Read a file of numbers, or a comma-separated list of them.
 
@@ -19,10 +33,7 @@ def read_numbers(name: str) -> tuple[float, ...]:
     """
     path = Path(name)
     if not path.exists():
-        try:
-            return tuple(float(item) for item in name.split(","))
-        except ValueError:
-            raise BadInput(f"{name}: no such file, nor a comma-separated list of numbers") from None
+        return listed_numbers(name, "no such file, nor a comma-separated list of numbers")
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             data = file.read(LARGEST + 1)

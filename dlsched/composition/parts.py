@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from dlsched.composition.network_files import read_network
-from dlsched.composition.number_files import read_numbers
+from dlsched.composition.number_files import listed_numbers, read_numbers
 from dlsched.composition.settings import PartSettings, split_options
 from dlsched.core.errors import BadInput
 from dlsched.core.host_shares import HostPolicy
@@ -40,6 +40,7 @@ def build_parts(
     *,
     has_quotas: bool = False,
     has_restarts: bool = False,
+    reads_files: bool = True,
 ) -> Parts:
     """Make the parts of a run from their names and options.
 
@@ -49,9 +50,10 @@ def build_parts(
         has_quotas: the cluster names quotas, so that they are kept unless told otherwise.
         has_restarts: the trace says what starts of its jobs take, so that they take it unless told
             otherwise.
+        reads_files: options may name files.
 
     Raises:
-        BadInput: an unknown name or option, or an option that no part knows.
+        BadInput: an unknown name or option, or an option that no part knows or that names a file.
     """
     chosen = part_names(settings, semantics, has_quotas=has_quotas, has_restarts=has_restarts)
     given = split_options(settings.options)
@@ -67,7 +69,7 @@ def build_parts(
     for key, text in given.items():
         _route(key, text, chosen, routed)
     for stage, name in chosen.items():
-        _read_files(stage, name, routed[stage])
+        _read_files(stage, name, routed[stage], allowed=reads_files)
     made = {stage: make(stage, name, routed[stage]) for stage, name in chosen.items()}
     if type(made["admission"]) is type(made["scheduling"]):  # one part fills both stages
         made["admission"] = made["scheduling"]
@@ -186,15 +188,21 @@ def default_options(stage: str, name: str, semantics: Semantics) -> dict[str, ob
     return {key: value for key, value in defaults if accepts(options, key, value)}
 
 
-def _read_files(stage: str, name: str, options: dict[str, object]) -> None:
-    """Put what files hold in the place of their names: policies read no files."""
+def _read_files(stage: str, name: str, options: dict[str, object], *, allowed: bool) -> None:
+    """Put what files hold in the place of their names: policies read no files.
+
+    Raises:
+        BadInput: a file cannot be read, or no option may name one.
+    """
     for f in fields(find(stage, name).Options):
         value, kind = options.get(f.name), f.metadata.get("from_file")
         if not kind or not isinstance(value, str):
             continue
         if kind != NETWORK:
-            options[f.name] = read_numbers(value)
+            options[f.name] = read_numbers(value) if allowed else listed_numbers(value)
         elif value != "none":
+            if not allowed:
+                raise BadInput(f"-o {f.name}: it names a file, which only operators' policies may")
             options[f.name] = read_network(value)
 
 

@@ -239,6 +239,12 @@ def test_wrong_questions_are_refused_in_one_line(tmp_path: Path) -> None:
         )
         none = c.WhatIfRequest(filter=c.Filter(jobs=[second]), gpus=[0])
         assert "not at least 1" in (await refused(caller.control.WhatIf(none, timeout=60)))[1]
+        secret = tmp_path / "secret"
+        secret.write_text("1\npassword\n")
+        read = c.WhatIfRequest(policies=["karuna"], options=[f"sample={secret}"])
+        assert "not a comma-sep" in (await refused(caller.control.WhatIf(read, timeout=60)))[1]
+        root = running.caller("root", 0)
+        assert "password" in (await refused(root.control.WhatIf(read, timeout=60)))[1]
         later = job(dependencies=[c.Dependency(kind="afterok", job=first)])
         ties = c.WhatIfRequest(described=later)
         assert "could start now" in (await refused(caller.control.WhatIf(ties, timeout=60)))[1]

@@ -40,6 +40,7 @@ class RoundSettings:
         unknown_s: how long a job is taken to run that says nothing and of which nothing is known.
         host_profiles: steps/s of models with processors and memory for each GPU: (model,
             processors, GB, steps/s).
+        reads_files: options may name files, which are read with the daemon's rights.
         preempt_mode: what happens to a job that loses its GPUs, unless it says otherwise.
     """
 
@@ -52,6 +53,7 @@ class RoundSettings:
     unknown_s: float = 86400.0
     preempt_mode: PreemptMode = "requeue"
     host_profiles: tuple[tuple[str, float, float, float], ...] = ()
+    reads_files: bool = True
 
     def with_policy(self, parts: Mapping[str, str], options: tuple[str, ...]) -> RoundSettings:
         """The same with other parts."""
@@ -122,7 +124,7 @@ def live_parts(settings: RoundSettings, *, has_quotas: bool) -> Parts:
     semantics = resolve_semantics(run)
     if semantics.drift:
         raise BadInput(f"semantics {semantics.name} has rounds of whole steps: only a replay has")
-    parts = build_parts(run, semantics, has_quotas=has_quotas)
+    parts = build_parts(run, semantics, has_quotas=has_quotas, reads_files=settings.reads_files)
     if parts.estimator.name in _NEED_THE_TRUTH:
         raise BadInput(
             f"--estimate {parts.estimator.name} needs durations that only a replay knows; "

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 
 from dlsched.core.errors import BadInput, PolicyFailed
 from dlsched.daemon.round.decide import decide
+from dlsched.daemon.round.parts import live_parts
 from dlsched.daemon.round.plan import refuse_offences, verify
 from dlsched.daemon.round.snapshot import LiveSnapshot
 from dlsched.daemon.round.snapshot_builder import take_snapshot
@@ -172,6 +174,33 @@ def test_parts_that_cannot_be_switched_on_are_refused_in_one_line(
     for line, (_, _, text) in zip(with_worker(tried), REFUSED, strict=True):
         assert text in line
         assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("policy", "option", "why"),
+    [
+        ("karuna", "sample", "{}: not a comma-separated list of numbers"),
+        ("dl2", "model", "-o model: it names a file, which only operators' policies may"),
+    ],
+)
+def test_only_settings_that_may_read_files_do(
+    live: Any, tmp_path: Path, policy: str, option: str, why: str
+) -> None:
+    (tmp_path / "secret").write_text("1\npassword\n")
+    name = f"{tmp_path}/secret"
+    lab, _ = snapshot_under(live, "fifo")
+    settings = lab.state.settings.with_policy({"scheduling": policy}, (f"{option}={name}",))
+    settings = replace(settings, parts={**settings.parts, "estimator": "history"})
+    with pytest.raises(BadInput, match=r"secret.*(password|no trained network)"):
+        live_parts(settings, has_quotas=False)
+    with pytest.raises(BadInput) as refused:
+        live_parts(replace(settings, reads_files=False), has_quotas=False)
+    assert str(refused.value) == why.format(name)
+    alone = replace(settings, options=(), reads_files=False)
+    colon = {**alone.parts, "scheduling": f"{policy}:{name}"}
+    with pytest.raises(BadInput):
+        live_parts(replace(alone, parts=colon), has_quotas=False)
+    live_parts(alone, has_quotas=False)
 
 
 def test_another_policy_takes_over_running_jobs(live: Any, with_worker: Any) -> None:

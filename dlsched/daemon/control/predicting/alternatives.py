@@ -81,7 +81,7 @@ class Alternatives:
         if count > most:
             raise TooMuch(f"what-if: {count} alternatives in one question, at most {most}")
         rows = self._rows(request, mine, job)
-        policies = self._policies(request)
+        policies = self._policies(request, caller)
         specs: dict[int, JobSpec] = {}  # by the identity of their bodies
         wanted: list[Wanted] = []
         for row in rows:
@@ -175,8 +175,13 @@ class Alternatives:
             return _Row(body=body, policy=policy, why_not=str(error))
         return _Row(body=body, policy=policy)
 
-    def _policies(self, request: control_pb2.WhatIfRequest) -> dict[str, RoundSettings | None]:
-        """The settings of each policy that is asked for; none for the present one."""
+    def _policies(
+        self, request: control_pb2.WhatIfRequest, caller: Identity
+    ) -> dict[str, RoundSettings | None]:
+        """The settings of each policy that is asked for; none for the present one.
+
+        The options of a user may name no file: it would be read with the daemon's rights.
+        """
         present = self.cluster.round_state.settings
         found: dict[str, RoundSettings | None] = {"": None}
         if request.options and not request.policies:
@@ -184,7 +189,9 @@ class Alternatives:
         for text in (*request.policies, *request.options):
             check_text("policy", text, 1000)
         for name in request.policies:
-            found[name] = present.changed({"scheduling": name}, request.options)
+            settings = present.changed({"scheduling": name}, request.options)
+            own = settings.options != present.options or name != present.policy
+            found[name] = replace(settings, reads_files=caller.is_operator or not own)
         return found
 
     # -- what is told ------------------------------------------------------------------------------
