@@ -52,7 +52,7 @@ JOBS = st.lists(
 
 HOW = st.fixed_dictionaries(
     {
-        "overhead": st.sampled_from([0.0, 7.0]),
+        "overhead": st.sampled_from([0.0, 5.0]),  # below a round: else no job gets on
         "min_run": st.sampled_from([0.0, 100.0]),
         "placement": st.sampled_from(["", "first-free", "best-fit", "worst-fit", "consolidated"]),
         "estimate": st.sampled_from(["", "history"]),

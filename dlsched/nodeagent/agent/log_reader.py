@@ -131,11 +131,16 @@ def read_request(asked: socket.socket) -> tuple[bytes, bool]:
 
     A buffered `readline` would take what follows the line with it, and a wait for `over` would
     then last for ever.
+
+    Raises:
+        ConnectionAbortedError: the agent closed its side within the line.
     """
     read = b""
     while b"\n" not in read and (chunk := asked.recv(CHUNK)):
         read += chunk
-    line, _, rest = read.partition(b"\n")
+    line, newline, rest = read.partition(b"\n")
+    if not newline:
+        raise ConnectionAbortedError("the agent left before it had asked")
     return line, bool(rest)
 
 
@@ -208,3 +213,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    os._exit(0)  # a thread may hang in a file system, and has nothing to end

@@ -24,12 +24,13 @@ def reader() -> Iterator[socket.socket]:
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with its:
         command = [sys.executable, "-I", "-S", log_reader.__file__]
-        child = subprocess.Popen(command, stdin=its)
+        child = subprocess.Popen(command, stdin=its, stderr=subprocess.PIPE)
     with ours, child:
         try:
             yield ours
             ours.close()  # the agent is gone
-            assert child.wait(60) == 0
+            assert child.communicate(timeout=60)[1] == b""
+            assert child.returncode == 0
         finally:
             child.kill()
 
@@ -89,6 +90,21 @@ def test_a_file_system_that_hangs_stops_no_other_reading(
     with waiting, its:
         socket.send_fds(reader, [b"."], [its.fileno()])
         assert all_of(ask(reader, file)) == b"ready\none\n"
+
+
+@pytest.mark.parametrize("begun", [b"", b'{"path": "/x'])
+def test_an_agent_that_leaves_before_it_has_asked_is_no_error(
+    reader: socket.socket, tmp_path: Path, begun: bytes
+) -> None:
+    mine, its = socket.socketpair()
+    with mine, its:
+        socket.send_fds(reader, [b"."], [its.fileno()])
+        its.close()
+        mine.sendall(begun)
+        mine.shutdown(socket.SHUT_WR)
+        assert mine.recv(1) == b""
+    (tmp_path / "out").write_bytes(b"one\n")
+    assert all_of(ask(reader, tmp_path / "out")) == b"ready\none\n"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can read as another user")
