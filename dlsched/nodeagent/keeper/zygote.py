@@ -38,6 +38,7 @@ import signal
 
 from dlsched.nodeagent.host import cgroups, lean_socket, processes, syscalls
 from dlsched.nodeagent.json_values import decoder, loads
+from dlsched.nodeagent.keeper import rehearsal
 from dlsched.nodeagent.keeper.keeper_process import READ_BY_EACH, Keeper
 from dlsched.nodeagent.ranks.launch_spec import KeeperSpec
 
@@ -176,7 +177,7 @@ def make_decoders() -> None:
 
 
 def main() -> None:
-    """Be the zygote of a unit, or of an agent that passes its socket and lock as descriptors."""
+    """Be the zygote of a unit, or of an agent that passes its socket, its lock and its folder."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # it ends with its agent, not with a terminal
     make_decoders()
@@ -188,6 +189,9 @@ def main() -> None:
     syscalls.set_name("dls-zygote")
     agent = lean_socket.Socket(fileno=control)
     zygote = Zygote(agent, spawning, namespaces=can_have_namespaces())
+    if "DLSCHED_FAULTPOINT" not in os.environ:  # which is meant for a keeper
+        with contextlib.suppress(OSError):  # keepers then take a little longer
+            rehearsal.rehearse(sys.argv[3])
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers that end leave no zombies
     gc.collect()
     syscalls.return_free_memory()

@@ -8,7 +8,6 @@ container, except for the ones that the image sets itself, as PATH.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 
 from dlsched.jobs.mounts import Mount, read_mounts
@@ -25,7 +24,9 @@ def find_tool(named: str) -> str:
     """
     if named:
         return "" if named == "none" else named
-    return next(filter(None, map(shutil.which, TOOLS)), "")
+    from shutil import which  # noqa: PLC0415  # no keeper needs it, and it loads compressions
+
+    return next(filter(None, map(which, TOOLS)), "")
 
 
 def in_container(

@@ -10,6 +10,7 @@ import asyncio
 import fcntl
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -74,8 +75,11 @@ class ZygoteLink:
         spawning = lock_file(os.path.join(run_dir, "spawning.lock"), wait_s=_WAIT_FOR_PREDECESSOR_S)
         fcntl.flock(spawning, fcntl.LOCK_SH)  # shared with the zygote: it is one open file
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        rehearsal = os.path.join(os.path.abspath(run_dir), "rehearsal")
+        shutil.rmtree(rehearsal, ignore_errors=True)  # of a predecessor that was killed
+        os.mkdir(rehearsal, 0o700)
         self._process = subprocess.Popen(
-            [*ZYGOTE, str(theirs.fileno()), str(spawning)],
+            [*ZYGOTE, str(theirs.fileno()), str(spawning), rehearsal],
             pass_fds=(theirs.fileno(), spawning),
             stdin=subprocess.DEVNULL,
             cwd="/",
@@ -85,6 +89,7 @@ class ZygoteLink:
         self.spawning_lock = spawning
         ours.settimeout(_ANSWER_S)
         hello = ours.recv(4096)
+        shutil.rmtree(rehearsal, ignore_errors=True)
         if not hello:
             raise CannotStartKeeper("the zygote did not start")
         self.has_namespaces = bool(json.loads(hello)["namespaces"])
