@@ -81,6 +81,7 @@ def test_the_security_page_has_the_page_of_bounds() -> None:
     assert f"one window of flow control ({size_text(window)})" in text
     assert f"at most {bounds.CALLS_OF_ONE} calls at a time" in text
     assert f"received within {bounds.ARRIVAL_S:g} s" in text
+    assert f"takes nothing for {bounds.TAKEN_S:g} s is cut off" in text
     assert f"At most {bounds.UNDECODED} messages of users" in text
     assert f"at a time, {bounds.UNDECODED_OF_ONE} of one user" in text
     assert f"a message of up to {size_text(bounds.SMALL)}" in text

@@ -7,6 +7,9 @@ Invariant: before its caller is known, no more of a call's message is received t
 gRPC's flow control, and nothing is decoded. So every method is served as one with a stream of
 requests, which on the wire is the same: only such a method is called before a message is there.
 Where more messages follow, each is counted and decoded by itself, when the handler asks for it.
+
+A call holds its places until its answer is on its way, so that answers which are not read do not
+pile up. A client that is stopped answers no keepalive, so its connection is closed.
 """
 
 from __future__ import annotations
@@ -85,22 +88,36 @@ class _Calls:
 class _Call:
     """A call that was let in, and what it holds."""
 
-    __slots__ = ("calls", "places", "request")
+    __slots__ = ("calls", "places", "request", "works")
 
     def __init__(self, calls: _Calls) -> None:
         self.calls = calls  # of its caller
-        self.places: list[asyncio.Semaphore] = []
+        self.places: list[asyncio.Semaphore] = []  # for its message
+        self.works: asyncio.Semaphore | None = None  # the place that it has while it works
         self.request: Any = None
 
     async def take(self, place: asyncio.Semaphore) -> None:
-        """Wait for a place, and hold it."""
+        """Wait for a place for its message, and hold it."""
         await place.acquire()
         self.places.append(place)
 
-    def give_back(self) -> None:
-        """Let other calls have all places that this one holds."""
+    async def take_turn(self, places: asyncio.Semaphore) -> None:
+        """Wait until it may work."""
+        await places.acquire()
+        self.works = places
+
+    def forget_message(self) -> None:
+        """Let other messages have the places of this one, which is not held any more."""
+        self.request = None
         while self.places:
             self.places.pop().release()
+
+    def give_back(self) -> None:
+        """Let other calls have all places that this one holds."""
+        self.forget_message()
+        if self.works is not None:
+            self.works.release()
+            self.works = None
 
 
 class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
@@ -146,16 +163,18 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
 
         async def one(requests: AsyncIterator[bytes], context: Any) -> Any:
             call = await self._let_in(method, requests, context, decode)
+            context.add_done_callback(lambda _: self._let_out(call))
+            await _closed(requests)
             try:
-                await _closed(requests)
                 return await inner(call.request, context)
             finally:
-                self._let_out(call)
+                call.forget_message()
 
         async def many(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[Any]:
             call = await self._let_in(method, requests, context, decode)
             try:
                 request = call.request
+                call.forget_message()  # others do not wait for as long as it answers
                 if handler.request_streaming:
                     request = self._every(method, request, requests, decode)
                 else:
@@ -211,7 +230,7 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
             call.request = await self._request(method, rule, call, requests, decode)
             remember(context, caller)
             if caller.kind == "user" and not caller.is_operator and not bounds.is_lasting(method):
-                await call.take(call.calls.working(method))
+                await call.take_turn(call.calls.working(method))
         except _Refused as refused:
             self._let_out(call)
             await self._refuse(method, context, refused)
@@ -255,7 +274,7 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
         if (other := rule.misspoken(caller, request)) is not None:
             raise _Refused(CODE.PERMISSION_DENIED, other)
         if len(raw) <= bounds.SMALL:
-            call.give_back()
+            call.forget_message()
         return request
 
     async def _caller(self, method: str, context: Any) -> tuple[Rule, Identity]:

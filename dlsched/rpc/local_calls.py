@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from inspect import isasyncgen
 from pathlib import Path
 from typing import Any
@@ -141,6 +141,16 @@ class LocalCall:
         """A call of the user at the other end of the socket."""
         self.peer_uid = uid
         self.refusal = ("UNKNOWN", "", False)
+        self._at_its_end: list[Callable[[LocalCall], None]] = []
+
+    def add_done_callback(self, callback: Callable[[LocalCall], None]) -> None:
+        """Call this when the answer has been taken, or is not sent."""
+        self._at_its_end.append(callback)
+
+    def end(self) -> None:
+        """Call what waits for the end of the call."""
+        for callback in self._at_its_end:
+            callback(self)
 
     def peer(self) -> str:
         """The other end, as gRPC names it."""
@@ -184,9 +194,10 @@ async def _answer(
             async with contextlib.aclosing(answers):
                 async for answer in answers:
                     writer.write(frame_of(MESSAGE, packed(answer)))
-                    await writer.drain()
+                    await _taken(writer)
         else:
             writer.write(frame_of(MESSAGE, packed(await guarded.stream_unary(requests, call))))
+            await _taken(writer)
         writer.write(frame_of(END))
     except aio.AbortError:
         code, text, not_taken = call.refusal
@@ -198,5 +209,20 @@ async def _answer(
         text = "the daemon failed here; see its log"
         writer.write(frame_of(REFUSED, refusal_body("INTERNAL", text, not_taken=False)))
     finally:
+        call.end()
         if isasyncgen(requests):
             await requests.aclose()
+
+
+async def _taken(writer: asyncio.StreamWriter) -> None:
+    """Wait until the client has taken most of what was sent.
+
+    Raises:
+        ConnectionError: it takes nothing, so the connection is closed and nothing kept for it.
+    """
+    try:
+        async with asyncio.timeout(bounds.TAKEN_S):
+            await writer.drain()
+    except TimeoutError:
+        writer.transport.abort()
+        raise ConnectionError from None

@@ -94,6 +94,7 @@ WORKING_OF_ONE = 4  # of one user and method; others wait, so that no user has a
 LASTING = frozenset(  # methods that mostly wait, for as long as their caller likes
     {"Control/Wait", "Control/Logs", "Control/Attach", "Control/Forward", "Control/WhatIf"}
 )
+TAKEN_S = 60.0  # in which a client on the socket for calls takes a part of an answer
 
 
 def byte_bound(method: str) -> int:

@@ -53,6 +53,9 @@ class Transport:
     def peer(self) -> str:
         return "ipv4:127.0.0.1:1"
 
+    def add_done_callback(self, callback: Any) -> None:
+        self.at_its_end = callback
+
 
 def test_a_sync_passes_the_door_in_few_calls() -> None:
     raw, counted = to_wire(SYNC).SerializeToString(), []
@@ -77,8 +80,10 @@ def test_a_sync_passes_the_door_in_few_calls() -> None:
                     call.send(None)
 
         for _ in range(2):  # the first one learns of the message's fields
-            call = guarded.stream_unary(messages(), Transport())
+            transport = Transport()
+            call = guarded.stream_unary(messages(), transport)
             counted.append(python_calls(once))
+            transport.at_its_end(transport)
 
     asyncio.run(work())
     assert heard == [to_wire(SYNC)] * 2

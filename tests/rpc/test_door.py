@@ -25,6 +25,7 @@ OPEN = ServerTrust(insecure_loopback=True, operators=frozenset({"olga"}))
 SUBMIT = "/dlsched.v1.Control/Submit"
 SHOW = "/dlsched.v1.Control/Show"
 ATTACH = "/dlsched.v1.Control/Attach"
+WAIT = "/dlsched.v1.Control/Wait"
 CALL_S = 20
 
 
@@ -51,12 +52,13 @@ class Everything(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no t
         self.go = asyncio.Event()
         self.go.set()
         self.inside = 0
+        self.size = 0  # bytes of an answer; 0: as the request says
         self.first_letters: Counter[str] = Counter()  # of the requests inside
 
     def service(self, details: Any) -> Any:
         if details.method == ATTACH:
             return grpc.stream_stream_rpc_method_handler(self._echo, Decoder.decode)
-        if "Watch" in details.method:
+        if "Watch" in details.method or details.method == WAIT:
             return grpc.unary_stream_rpc_method_handler(self._pages, Decoder.decode)
         return grpc.unary_unary_rpc_method_handler(self._answer, Decoder.decode)
 
@@ -64,6 +66,8 @@ class Everything(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no t
         self.inside += 1
         self.first_letters[request.request_id[:1]] += 1
         await self.go.wait()
+        if self.size:
+            return bytes(self.size)
         return request.request_id.encode() or b"-"
 
     async def _echo(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[bytes]:
@@ -79,7 +83,10 @@ class Wire:
 
     def __init__(self, port: int) -> None:
         self._port = port
+        self.straight = f"127.0.0.1:{port}"
         self.to_server = 0
+        self.answers = asyncio.Event()  # they pass
+        self.answers.set()
 
     async def connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", self._port)
@@ -93,6 +100,8 @@ class Wire:
         try:
             while data := await reader.read(1 << 16):
                 self.to_server += len(data) * forth
+                if not forth:
+                    await self.answers.wait()
                 writer.write(data)
                 await writer.drain()
         except (OSError, asyncio.CancelledError):
@@ -133,7 +142,7 @@ async def answer(open_: Any, raw: bytes, method: str = SUBMIT) -> tuple[grpc.Sta
         if method == ATTACH:
             both = open_.stream_stream(method)(iter([raw]), timeout=CALL_S)
             return grpc.StatusCode.OK, (await anext(aiter(both))).decode()
-        if "Watch" in method:
+        if "Watch" in method or method == WAIT:
             pages = [page async for page in open_.unary_stream(method)(raw, timeout=CALL_S)]
             return grpc.StatusCode.OK, pages[0].decode()
         return grpc.StatusCode.OK, (await open_.unary_unary(method)(raw, timeout=CALL_S)).decode()
@@ -284,6 +293,23 @@ def test_of_one_caller_two_large_messages_are_held_and_others_are_served(
     run(work())
 
 
+def test_calls_that_last_hold_up_no_large_message(decoder: type[Decoder]) -> None:
+    """Their messages are large, too."""
+
+    async def work() -> None:
+        async with served() as (handlers, _, target), channel(target, "ann") as ann:
+            handlers.go.clear()
+            waits = request_bounds.UNDECODED + 1
+            large = named("w", request_bounds.SMALL)
+            calls = [asyncio.ensure_future(answer(ann, large, WAIT)) for _ in range(waits)]
+            while handlers.inside < waits:
+                await asyncio.sleep(0)
+            handlers.go.set()
+            assert {code for code, *_ in await asyncio.gather(*calls)} == {grpc.StatusCode.OK}
+
+    run(work())
+
+
 def test_calls_of_one_user_take_turns_and_hold_up_no_other(decoder: type[Decoder]) -> None:
     """A user with many calls has a few that work; operators are trusted to know what they do."""
     few = request_bounds.WORKING_OF_ONE
@@ -307,6 +333,34 @@ def test_calls_of_one_user_take_turns_and_hold_up_no_other(decoder: type[Decoder
             handlers.go.set()
             assert {code for code, *_ in await asyncio.gather(*calls)} == {grpc.StatusCode.OK}
             assert handlers.inside == 50 + 1 + 2 * few
+
+    run(work())
+
+
+def test_answers_that_are_not_read_do_not_pile_up(decoder: type[Decoder]) -> None:
+    """Calls beyond the few that work wait until their caller has read the answers before."""
+    few = request_bounds.WORKING_OF_ONE
+    size = 8 << 20  # the windows and buffers on the way hold one or two
+
+    async def work() -> None:
+        async with (
+            served() as (handlers, wire, target),
+            channel(target, "ann") as ann,
+            channel(wire.straight, "bob") as bob,
+        ):
+            await answer(ann, b"")  # it is connected
+            handlers.size, handlers.inside, decoder.calls = size, 0, 0
+            wire.answers.clear()
+            calls = [asyncio.ensure_future(answer(ann, b"")) for _ in range(4 * few)]
+            while decoder.calls < 4 * few:
+                await asyncio.sleep(0)
+            for _ in range(3):
+                assert (await answer(bob, b""))[0] is grpc.StatusCode.OK
+            assert handlers.inside <= 2 * few + 3
+            wire.answers.set()
+            codes = {code for code, _ in await asyncio.gather(*calls)}
+            assert codes == {grpc.StatusCode.OK}
+            assert handlers.inside == 4 * few + 3
 
     run(work())
 

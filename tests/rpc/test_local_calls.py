@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import os
 import pwd
+import select
 import socket
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 from dlsched.client.local_call import NotReached, Refused, local_call
 from dlsched.core.errors import NotAllowed
 from dlsched.daemon.rpc_errors import NotTaken, answered, streamed
+from dlsched.rpc import request_bounds
 from dlsched.rpc.identity import Identity, identity_of
 from dlsched.rpc.local_calls import LocalCalls
 from dlsched.rpc.local_frames import FRAME, REFUSED, calls_path, head_of, parsed_refusal
@@ -210,6 +212,28 @@ def test_pages_are_read_while_the_daemon_makes_the_next_ones(place):
 
     run(body())
     assert read == [0, 1, 2]
+
+
+def test_a_client_that_reads_nothing_is_not_waited_for(place, monkeypatch):
+    class Long(Control):
+        @streamed
+        async def Queue(self, request: Any, context: Any) -> AsyncIterator[Any]:
+            job = control_pb2.JobView(comment="x" * (8 << 20))  # no buffer on the way holds it
+            yield control_pb2.QueuePage(jobs=[job])
+
+    monkeypatch.setattr(request_bounds, "TAKEN_S", 0.1)
+
+    async def body() -> None:
+        async with serving(place, Long()):
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(calls_path(f"{place}/d.sock"))
+                client.send(head_of("Queue", 0))
+                closed = select.poll()
+                closed.register(client, 0)  # the end of the connection is always told
+                [(_, told)] = await asyncio.to_thread(closed.poll)
+                assert told & select.POLLHUP
+
+    run(body())
 
 
 def test_where_nothing_listens_nothing_was_sent(place):

@@ -41,7 +41,7 @@ def sync(channel: aio.Channel, name: str = "n1") -> Awaitable[Any]:
 async def start_ranks(channel: aio.Channel, asker: str) -> None:
     """A stream of requests, whose first names the node that asks."""
     requests = iter((node_pb2.RanksRequest(asker=asker), node_pb2.RanksRequest(input=b"x")))
-    async for _ in node_pb2_grpc.AgentStub(channel).StartRanks(requests, timeout=5):
+    async for _ in node_pb2_grpc.AgentStub(channel).StartReadingRanks(requests, timeout=5):
         pass
 
 
