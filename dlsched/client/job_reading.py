@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dlsched.client.job_records import Job, Queue, Step, Summary
 from dlsched.client.listed_jobs import ListedJobs
 from dlsched.client.record_fields import names_of, record_of, said_of
-from dlsched.rpc.columns import Column, combined, spread, unpacked
+from dlsched.rpc.columns import Column, by_field, combined, spread, unpacked
 from dlsched.rpc.messages import message_class
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def queue_page_of(page: Any) -> tuple[ListedJobs, Summary]:
     """Return the lines of one `QueuePage` and its summary, which only the last page has."""
     views = [*page.jobs, *(each.first for each in page.folded)]  # the jobs of an older daemon
     said = [{field.name: value for field, value in view.ListFields()} for view in views]
-    lines = listed(spread(said), len(said))
+    lines = listed(spread(by_field(said)), len(said))
     if page.folded:
         none = [None] * len(page.jobs)
         lines = lines.with_columns(

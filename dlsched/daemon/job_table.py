@@ -125,7 +125,8 @@ class JobTable:
             found = self.facts[job] = Facts(job=job)
         return found
 
-    def spec(self, row: Job) -> JobSpec:
+    @staticmethod
+    def spec(row: Job) -> JobSpec:
         """A job's spec, as it was submitted."""
         spec = row.request.spec
         if isinstance(spec, JobSpec):

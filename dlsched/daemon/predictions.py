@@ -189,7 +189,7 @@ class Predictions(LedgerFollower):
         flat = [spec for some in specs for spec in some]
         with live.supposing(flat, now) as ids:
             snapshot = copy_present(self._cluster.round_state, now)
-            why = {job: live.reason(JobId(job)) for job in ids}
+            why = dict(zip(ids, live.reasons(ids), strict=True))
         try:
             found = await self._forecast(snapshot)
         except (PolicyFailed, BadInput) as error:

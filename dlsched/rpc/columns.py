@@ -7,16 +7,14 @@ makes an object for each job.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlsched.rpc.messages import Field, message_class
 
 if TYPE_CHECKING:
     from dlsched.rpc.v1 import control_pb2
-
-_VIEW = message_class("JobView")
 
 
 class Column(NamedTuple):
@@ -80,6 +78,21 @@ def combined(columns: Sequence[Column], count: int, make: Callable[..., Any]) ->
     return Column(values, [places[kind] for kind in alike])
 
 
+def texts(pieces: Iterable[str | Column], count: int) -> Iterator[str]:
+    """A text for each job, of pieces one behind the other: its own ones of columns of texts."""
+    form, varying = "", []
+    for piece in pieces:
+        if isinstance(piece, str):
+            form += piece.replace("%", "%%")
+        elif piece.is_constant:
+            form += piece.values[0].replace("%", "%%")
+        else:
+            form += "%s"
+            varying.append(piece.each(count))
+    jobs = zip(*varying, strict=True) if varying else repeat((), count)
+    return map(form.__mod__, jobs)
+
+
 def joined(columns: Sequence[Column | None], counts: Sequence[int]) -> Column:
     """The column of the jobs of several pages; None: a page in which no job has a value."""
     said = [column for column in columns if column is not None]
@@ -89,9 +102,8 @@ def joined(columns: Sequence[Column | None], counts: Sequence[int]) -> Column:
         first = said[0]
         if all(column.is_constant and column.values == first.values for column in said):
             return first
-        if not any(column.places for column in said):
-            each = zip(said, counts, strict=True)
-            return first._replace(values=[v for column, count in each for v in column.each(count)])
+        if [len(column.values) for column in said if column.places is None] == list(counts):
+            return first._replace(values=[value for column in said for value in column.values])
     values: list[Any] = []
     places: list[int] = []
     for column, count in zip(columns, counts, strict=True):
@@ -109,14 +121,24 @@ def joined(columns: Sequence[Column | None], counts: Sequence[int]) -> Column:
     return Column(values, places, said[0].unsaid)
 
 
-def spread(jobs: Sequence[Mapping[str, Any]]) -> dict[str, Column]:
-    """The columns of some jobs, of which each is the fields of a `JobView` by name; None: unset."""
+def by_field(jobs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """The values of some jobs by field; of each job they are given by name."""
     names: set[str] = set().union(*jobs)
+    return {name: [job.get(name) for job in jobs] for name in names}
+
+
+def spread(fields: Mapping[str, Sequence[Any]]) -> dict[str, Column]:
+    """The columns of some jobs' values by the names of a `JobView`'s fields; None: not set."""
     found = {}
-    for name, field in _VIEW.fields_by_name.items():
-        if name not in names:
+    for name, field in message_class("JobView").fields_by_name.items():
+        values = fields.get(name, ())
+        if not values:
             continue
-        values = [job.get(name) for job in jobs]
+        first = values[0]
+        if not field.message and values.count(first) == len(values):  # most are alike
+            if first is not None and (first or field.has_presence):
+                found[name] = Column([first])
+            continue
         if not field.has_presence:
             values = [value or None for value in values]
         if values.count(None) < len(values):
@@ -140,11 +162,11 @@ def _key(field: Field, value: Any) -> Hashable:
     return tuple(each.SerializeToString() for each in value)
 
 
-def pack(jobs: Sequence[Mapping[str, Any]], into: control_pb2.JobColumns) -> None:
-    """Put some jobs into a message; each is the fields of a `JobView` by name, None: not set."""
-    into.count = len(jobs)
-    for name, column in spread(jobs).items():
-        field = _VIEW.fields_by_name[name]
+def pack(count: int, fields: Mapping[str, Sequence[Any]], into: control_pb2.JobColumns) -> None:
+    """Put the values of some jobs, by the names of a `JobView`'s fields, into a message."""
+    into.count, known = count, message_class("JobView").fields_by_name
+    for name, column in spread(fields).items():
+        field = known[name]
         packed = into.columns.add(field=field.number, places=column.places or ())
         if not field.is_single:
             for value in column.values:
@@ -160,9 +182,9 @@ def pack(jobs: Sequence[Mapping[str, Any]], into: control_pb2.JobColumns) -> Non
 
 def unpacked(message: control_pb2.JobColumns) -> dict[str, Column]:
     """The columns of a message by the names of a `JobView`'s fields."""
-    found = {}
+    found, known = {}, message_class("JobView").fields_by_number
     for packed in message.columns:
-        field = _VIEW.fields_by_number.get(packed.field)  # None: of a newer daemon
+        field = known.get(packed.field)  # None: of a newer daemon
         if field is not None:
             found[field.name] = Column(_values(packed, field), packed.places or None)
     return found

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 from dlsched.client.job_reading import job_of
-from dlsched.daemon.control.views import View, Views, message
+from dlsched.daemon.control.views import LiveViews
+from dlsched.protocol.messages import JobId
+from dlsched.rpc.columns import pack
 from dlsched.rpc.v1 import control_pb2 as c
 from tests.counting import python_calls
 from tests.daemon.cluster_of_tests import Running, job, settings_of
 
-CALLS, BYTES = 35, 80  # of Python functions and on the wire, for a job without any wish
+CALLS, COMMON_CALLS = 10, 500  # of Python functions: for each waiting job, and for all of them
+BYTES, BYTES_BY_COLUMN = 80, 40  # on the wire, for a job without any wish
 COUNT = 300
+
+
+class Looks(set[int]):
+    """Counts how often all of the values are looked at."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.looks += 1
+        return super().__iter__()
 
 
 async def listed(running: Running, *, brief: bool) -> list[c.JobView]:
@@ -39,16 +53,36 @@ def test_a_brief_list_lacks_what_was_asked_for_and_nothing_else(tmp_path: Path) 
     asyncio.run(whole())
 
 
+def test_reasons_of_jobs_that_depend_on_others_cost_no_look_at_all_of_them(tmp_path: Path) -> None:
+    async def whole() -> None:
+        async with Running(settings_of(tmp_path)) as running:
+            [first] = await running.caller().submit(job("first", held=True))
+            after = [c.Dependency(kind="afterok", job=first)]
+            ids = await running.caller().submit(*[job(dependencies=after)] * COUNT)
+            live = running.daemon.cluster.live
+            dependents = live.eligibility._dependents = Looks(live.eligibility._dependents)
+            assert dependents == {*ids}
+            reasons = live.reasons(ids)
+            assert dependents.looks <= 1
+            assert {why.partition(":")[0] for why in reasons} == {"Dependency"}
+            assert [live.reason(JobId(job)) for job in ids] == reasons
+            assert dependents.looks <= 1
+
+    asyncio.run(whole())
+
+
 def test_views_of_waiting_jobs_are_cheap_small_and_not_kept(tmp_path: Path) -> None:
     async def whole() -> None:
         async with Running(settings_of(tmp_path)) as running:
             await running.caller().submit(*(job(f"job{k}", held=True) for k in range(COUNT)))
             cluster = running.daemon.cluster
-            views, rows = Views(cluster), list(cluster.driver.committed.jobs.values())
-            made: list[View] = []
-            calls = python_calls(lambda: made.extend(views.of(row, brief=True) for row in rows))
-            assert calls <= CALLS * COUNT
-            assert sum(message(view).ByteSize() for view in made) <= BYTES * COUNT
-            assert views.of(rows[0]) is not views.of(rows[0])
+            views, rows = LiveViews(cluster), list(cluster.driver.committed.jobs.values())
+            page = c.JobColumns()
+            calls = python_calls(lambda: pack(COUNT, views.of(rows, brief=True), page))
+            assert calls <= CALLS * COUNT + COMMON_CALLS
+            assert page.count == COUNT
+            assert page.ByteSize() <= BYTES_BY_COLUMN * COUNT
+            made = views.of(rows, brief=True).messages()
+            assert sum(each.ByteSize() for each in made) <= BYTES * COUNT
 
     asyncio.run(whole())

@@ -180,7 +180,7 @@ def test_an_undefined_transition_is_an_error_with_a_story() -> None:
         applying._move(book, m.JobId(1), Cause.RELEASED)
 
 
-@pytest.mark.parametrize("status", sorted(ledger.TERMINAL, key=lambda status: status.value))
+@pytest.mark.parametrize("status", [each for each in JobStatus if each.is_terminal])
 def test_only_its_user_leads_a_job_out_of_a_terminal_status(status: JobStatus) -> None:
     found = [cause for before, cause in ledger.TRANSITIONS if before is status]
     assert found == [Cause.RESTARTED]

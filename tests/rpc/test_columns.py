@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from dlsched.rpc import messages
-from dlsched.rpc.columns import Column, column_of, combined, joined, pack, spread, unpacked
+from dlsched.rpc.columns import (
+    Column,
+    by_field,
+    column_of,
+    combined,
+    joined,
+    pack,
+    spread,
+    unpacked,
+)
 from dlsched.rpc.v1 import control_pb2 as c
 from dlsched.rpc.v1 import run_pb2
 from tests.counting import python_calls
@@ -60,7 +69,7 @@ def view_of(fields: dict[str, Any]) -> c.JobView:
 def test_jobs_are_the_same_after_the_way(seed: int, made: Any) -> None:
     jobs = some_jobs(random.Random(seed))
     sent = made()
-    pack(jobs, sent)
+    pack(len(jobs), by_field(jobs), sent)
     raw = sent.SerializeToString()
     for kind in (c.JobColumns, messages.message_class("JobColumns")):
         got = kind.FromString(raw)  # type: ignore[attr-defined]
@@ -72,7 +81,7 @@ def test_pages_are_joined_and_some_jobs_are_taken(seed: int) -> None:
     by = random.Random(seed)
     pages = [some_jobs(by) for _ in range(by.randint(1, 4))]
     jobs = [job for page in pages for job in page]
-    columns, counts = [spread(page) for page in pages], list(map(len, pages))
+    columns, counts = [spread(by_field(page)) for page in pages], list(map(len, pages))
     names = {name for page in columns for name in page}
     whole = {n: joined([page.get(n) for page in columns], counts) for n in names}
     assert views_of(whole, len(jobs)) == [c.JobView(**job) for job in jobs]
@@ -99,7 +108,7 @@ def test_equal_values_are_sent_once_and_cost_no_call_a_job() -> None:
         for k in range(1000)
     ]
     sent = c.JobColumns()
-    pack(jobs, sent)
+    pack(len(jobs), by_field(jobs), sent)
     counts = {
         each.field: (len(each.ends), len(each.views), len(each.places)) for each in sent.columns
     }

@@ -88,18 +88,17 @@ class OfFields(Generic[T]):
         """What is made of one row."""
         return self.make(*(getattr(row if name in OWN else row.job, name) for name in self.fields))
 
-    def each(self, jobs: ListedJobs) -> Sequence[T]:
+    def each(self, jobs: ListedJobs) -> Values:
         """What is made of each job of a list."""
-        columns = [jobs.column(name) for name in self.fields]
-        return combined(columns, jobs.count, self.make).each(jobs.count)
+        return combined([jobs.column(name) for name in self.fields], jobs.count, self.make)
 
 
-def lines_of(found: Queue, *, predicted: bool) -> Callable[[Any], Sequence[Any]]:
+def lines_of(found: Queue, *, predicted: bool) -> Callable[[Any], Values]:
     """What a column's text or style is for all lines of a queue, as of now."""
     own = {"now": Values([time.time()]), "predicted": Values([predicted])}
     jobs = found.lines.with_columns(**own)
 
-    def of_rows(part: OfFields[T]) -> Sequence[T]:
+    def of_rows(part: OfFields[Any]) -> Values:
         return part.each(jobs)
 
     return of_rows

@@ -81,7 +81,7 @@ def queue_command(
             failing = f"policy {found.summary.policy}: {found.summary.policy_failure}"
             print(f"dlsched: nothing starts: {shown(failing)}", file=sys.stderr)
         of_rows = lines_of(found, predicted=start)
-        yield from lines(chosen, of_rows, out, header=not output.no_header)
+        yield from lines(chosen, of_rows, found.lines.count, out, header=not output.no_header)
         if footer:
             for line in out.wrapped(summary_line(found), "  "):
                 yield out.styled(line, "faint")

@@ -63,20 +63,14 @@ class ByColumn:
 
     def texts(self) -> Iterator[str]:
         """Each of them as JSON."""
-        form, varying = [], []
+        from dlsched.rpc.columns import texts  # noqa: PLC0415  # only long lists need it
+
+        pieces: list[str | Column] = []
         for name, column in self._columns.items():
-            texts = column._replace(values=_texts(name, (*column.values, column.unsaid)))
-            texts = texts._replace(values=texts.values[:-1], unsaid=texts.values[-1])
-            value = "%s"
-            if column.is_constant:
-                value = texts.values[0].replace("%", "%%")
-            else:
-                varying.append(texts.each(self._count))
-            form.append(f"{json.dumps(name)}:{value}")
-        text = "{" + ",".join(form) + "}"
-        if not varying:
-            return iter([text % ()] * self._count)
-        return map(text.__mod__, zip(*varying, strict=True))
+            *values, unsaid = _texts(name, (*column.values, column.unsaid))
+            pieces += ["," if pieces else "{", f"{json.dumps(name)}:"]
+            pieces.append(column._replace(values=values, unsaid=unsaid))
+        return texts([*pieces, "}"], self._count)
 
 
 def _texts(name: str, values: Sequence[Any]) -> list[str]:

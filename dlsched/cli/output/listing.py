@@ -12,6 +12,9 @@ from typing import Any, Generic, TypeVar
 from dlsched.cli.output.terminal import Terminal, aligned, columns_of, cut, shown
 from dlsched.core.errors import BadInput, not_known
 from dlsched.record import Record
+from dlsched.rpc.columns import Column as Values
+from dlsched.rpc.columns import combined
+from dlsched.rpc.columns import texts as texts_of
 
 T = TypeVar("T")
 GAP = "  "
@@ -73,12 +76,13 @@ def listing(
         header: with titles?
     """
     kept = list(rows)
-    return lines(columns, lambda part: [part(row) for row in kept], out, header=header)
+    return lines(columns, lambda part: Values(list(map(part, kept))), len(kept), out, header=header)
 
 
 def lines(
     columns: Sequence[Column[T]],
-    of_rows: Callable[[Callable[[T], Any]], Sequence[Any]],
+    of_rows: Callable[[Callable[[T], Any]], Values],
+    count: int,
     out: Terminal,
     *,
     header: bool = True,
@@ -88,13 +92,15 @@ def lines(
     Args:
         columns: the columns, from left to right.
         of_rows: returns for all rows what a column's `text` or `style` returns for one.
+        count: of the rows.
         out: standard output.
         header: with titles?
     """
-    cells = [_safe(of_rows(column.text)) for column in columns]
+    cells = [of_rows(column.text) for column in columns]
+    cells = [each._replace(values=_safe(each.values)) for each in cells]
     widths = [
-        max(columns_of(column.title) if header else 0, _width(texts))
-        for column, texts in zip(columns, cells, strict=True)
+        max(columns_of(column.title) if header else 0, _width(each.values) if count else 0)
+        for column, each in zip(columns, cells, strict=True)
     ]
     if out.width is not None:
         widths = _fitted(columns, widths, out.width)
@@ -105,18 +111,17 @@ def lines(
         ]
         yield out.styled(GAP.join(titles).rstrip(), "faint")
     last = len(columns) - 1
-    fitted = [
-        _fit(texts, width, out, is_padded=place < last or column.right, right=column.right)
-        for place, (column, texts, width) in enumerate(zip(columns, cells, widths, strict=True))
-    ]
-    if out.colour:
-        styles = [of_rows(column.style) if column.style else None for column in columns]
-        fitted = [
-            texts if of_cells is None else list(map(out.styled, texts, of_cells))
-            for texts, of_cells in zip(fitted, styles, strict=True)
-        ]
-    for parts in zip(*fitted, strict=True):
-        yield GAP.join(parts).rstrip()
+    pieces: list[str | Values] = []
+    for place, (column, each, width) in enumerate(zip(columns, cells, widths, strict=True)):
+        is_padded = place < last or column.right
+        fitted = each._replace(
+            values=_fit(each.values, width, out, is_padded=is_padded, right=column.right)
+        )
+        if out.colour and column.style:
+            fitted = combined([fitted, of_rows(column.style)], count, out.styled)
+        pieces += [GAP, fitted]
+    for line in texts_of(pieces[1:], count):
+        yield line.rstrip()
 
 
 def _safe(texts: Sequence[str]) -> Sequence[str]:

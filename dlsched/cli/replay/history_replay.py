@@ -9,9 +9,10 @@ from pathlib import Path
 from dlsched.cli.jobs.records.history_export import write_history
 from dlsched.cli.output.times import moment_or_ago
 from dlsched.client.job_reading import job_of
+from dlsched.client.job_records import Job
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.errors import BadInput, DlschedError
-from dlsched.daemon.control.views import message, stored_view
+from dlsched.daemon.control.views import stored_views
 from dlsched.daemon.live.live_state import LiveState
 from dlsched.daemon.live.nodes import ClusterRules
 from dlsched.daemon.round.restore import cluster_of
@@ -56,10 +57,11 @@ def open_history(url: str, since: str | None) -> StoredHistory:
     if file != url and not os.path.isfile(file):
         raise BadInput(f"--from-db {url}: no such file")
     with Store.open(url, check=False) as store:
-        jobs, after = [], None
+        jobs: list[Job] = []
+        after = None
         while True:
             page = store.history(since=start, after=after, limit=PAGE)
-            jobs += [job_of(message(stored_view(stored))) for stored in page]
+            jobs += map(job_of, stored_views(page).messages())
             if len(page) < PAGE:
                 break
             after = page[-1].after

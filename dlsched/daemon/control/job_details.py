@@ -17,14 +17,7 @@ from dlsched.daemon.control.job_filters import (
     stored_names,
 )
 from dlsched.daemon.control.sweeps import put_table
-from dlsched.daemon.control.views import (
-    Views,
-    add_prediction,
-    fields_now,
-    for_caller,
-    message,
-    stored_view,
-)
+from dlsched.daemon.control.views import LiveViews, fields_now, stored_views
 from dlsched.daemon.enforcing.host_shares import shown_share
 from dlsched.daemon.launching import expand_pattern, output_pattern
 from dlsched.daemon.live.nodes import LiveNodes
@@ -53,7 +46,7 @@ class JobDetails:
     """Everything about some jobs."""
 
     cluster: Cluster
-    views: Views
+    views: LiveViews
     predictions: Predictions
 
     async def show(
@@ -108,9 +101,9 @@ class JobDetails:
     def _stored_detail(
         self, stored: StoredJob, caller: Identity, past: JobPast
     ) -> control_pb2.JobDetail:
-        view = stored_view(stored)
-        for_caller(view, caller)
-        detail = control_pb2.JobDetail(job=message(view))
+        views = stored_views([stored])
+        views.hide_from(caller)
+        detail = control_pb2.JobDetail(job=views.messages()[0])
         spec = stored.spec
         mine = caller.is_operator or caller.name == stored.job.request.user
         if spec is not None:
@@ -123,13 +116,13 @@ class JobDetails:
     ) -> control_pb2.JobDetail:
         live, table, ends = self.cluster.live, self.cluster.driver.table, self.predictions.ends
         spec, facts = table.spec(row), table.of(row.job)
-        view, pending = self.views.of(row), row.status is JobStatus.PENDING
-        for_caller(view, caller)
+        views, pending = self.views.of([row]), row.status is JobStatus.PENDING
+        views.hide_from(caller)
         if not pending:  # the known end of a running job is shown, without a new forecast
-            add_prediction(view, {}, ends)
+            views.predict({}, ends)
         elif live.position(row.job) is not None:  # a round has left it waiting
-            add_prediction(view, starts, ends)
-        detail = control_pb2.JobDetail(job=message(view))
+            views.predict(starts, ends)
+        detail = control_pb2.JobDetail(job=views.messages()[0])
         mine = caller.is_operator or caller.name == spec.user
         _put_request(detail, row, spec, facts.updated, mine)
         curves = self.cluster.curves.jobs.get(row.job)
@@ -167,7 +160,7 @@ class JobDetails:
     def _why(self, row: Job) -> list[str]:
         """The lines that say why a pending job waits."""
         cluster = self.cluster
-        lines = [self.views.reason(row)]
+        lines = self.views.reasons([row])
         position = cluster.live.position(row.job)
         if position is not None:
             policy = cluster.round_state.settings.policy

@@ -14,7 +14,7 @@ from dlsched.daemon.control.job_filters import (
     names_jobs,
     no_such,
 )
-from dlsched.daemon.control.views import View, Views, for_caller, message, stored_view
+from dlsched.daemon.control.views import LiveViews, Views, stored_views
 from dlsched.daemon.leader_driver import LedgerFollower
 from dlsched.daemon.rpc_errors import NotTaken
 from dlsched.protocol.ledger import Changes
@@ -26,7 +26,7 @@ from dlsched.rpc.v1 import control_pb2
 class JobEnds(LedgerFollower):
     """The clients that wait for ends of jobs; commits wake them."""
 
-    def __init__(self, cluster: Cluster, views: Views) -> None:
+    def __init__(self, cluster: Cluster, views: LiveViews) -> None:
         self._cluster = cluster
         self._views = views
         self._queues: dict[JobId, set[asyncio.Queue[JobId]]] = {}
@@ -68,15 +68,15 @@ class JobEnds(LedgerFollower):
                 if job not in stored:
                     raise no_such(name)
             for job in ids:
-                yield _reply(stored_view(stored[job]), caller)
+                yield _reply(stored_views([stored[job]]), caller)
             for row in rows:
                 if row.job not in waiting:
-                    yield _reply(views.of(row), caller)
+                    yield _reply(views.of([row]), caller)
             while left:
                 job = await queue.get()
                 if job in left:
                     left.discard(job)
-                    yield _reply(views.of(driver.committed.jobs[job]), caller)
+                    yield _reply(views.of([driver.committed.jobs[job]]), caller)
         finally:
             self._forget(waiting, queue)
 
@@ -95,7 +95,7 @@ class JobEnds(LedgerFollower):
                 self._queues.pop(job, None)
 
 
-def _reply(view: View, caller: Identity) -> control_pb2.WaitReply:
-    """A view's message, with what the caller may see."""
-    for_caller(view, caller)
-    return control_pb2.WaitReply(job=message(view))
+def _reply(views: Views, caller: Identity) -> control_pb2.WaitReply:
+    """The message of one job's view, with what the caller may see."""
+    views.hide_from(caller)
+    return control_pb2.WaitReply(job=views.messages()[0])

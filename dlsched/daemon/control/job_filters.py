@@ -23,6 +23,7 @@ from dlsched.rpc.request_bounds import PATTERN_STARS, WORD_BYTES
 from dlsched.rpc.v1 import control_pb2
 
 T = TypeVar("T")
+PAGE = 250  # jobs that are looked at before other requests are served
 
 
 def names_jobs(wanted: control_pb2.Filter) -> bool:
@@ -139,13 +140,13 @@ async def live_jobs(
     others = 0
     named = names_jobs(wanted) or bool(wanted.users)
     fits = _Match(cluster, wanted)
-    async for row in in_turns(rows):
-        if row.status.is_terminal:
-            continue
-        if not wanted.all_users and not named and owner_of(cluster, row) != caller.name:
-            others += 1
-        elif fits(row):
-            kept.append(row)
+    async for some in in_turns(each_page(list(rows), PAGE)):
+        live = [row for row in some if not row.status.is_terminal]
+        if not wanted.all_users and not named:
+            mine = [row for row in live if owner_of(cluster, row) == caller.name]
+            others += len(live) - len(mine)
+            live = mine
+        kept += filter(fits, live)
     return kept, others
 
 

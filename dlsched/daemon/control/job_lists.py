@@ -16,14 +16,7 @@ from dlsched.daemon.control.job_filters import (
     stored_filter,
 )
 from dlsched.daemon.control.submission.arrays import fold_tasks
-from dlsched.daemon.control.views import (
-    View,
-    Views,
-    add_prediction,
-    for_caller,
-    message,
-    stored_view,
-)
+from dlsched.daemon.control.views import LiveViews, Views, stored_views
 from dlsched.daemon.predictions import Predictions
 from dlsched.daemon.rounds import Rounds
 from dlsched.db.reading.queries import StoredJob
@@ -35,8 +28,8 @@ from dlsched.rpc.identity import Identity
 from dlsched.rpc.v1 import control_pb2
 from dlsched.system.clock import wall
 
-PAGE = 250  # views that are made before other requests are served
-COLUMNS = 8 * PAGE  # jobs of a page of columns
+PAGE = 250  # jobs of a page of messages; other requests are served between two pages
+COLUMNS = 1000  # jobs of a page of columns
 
 
 @dataclass(eq=False, slots=True)
@@ -44,7 +37,7 @@ class JobLists:
     """Lists of live jobs and of ended ones."""
 
     cluster: Cluster
-    views: Views
+    views: LiveViews
     predictions: Predictions
     rounds: Rounds
 
@@ -52,7 +45,7 @@ class JobLists:
         self, request: control_pb2.QueueRequest, caller: Identity
     ) -> AsyncIterator[control_pb2.QueuePage]:
         """The live jobs that a filter means: pending ones in the policy's order, then running."""
-        cluster, views, predictions = self.cluster, self.views, self.predictions
+        cluster, predictions = self.cluster, self.predictions
         starts = await predictions.starts() if request.predict else {}
         ends = predictions.ends if request.predict else {}
         check_filter(request.filter)
@@ -67,27 +60,32 @@ class JobLists:
         if not request.unfold:
             waiting, folded = self._fold(waiting)
 
-        def told(view: View) -> View:
-            for_caller(view, caller)
+        def views_of(rows: list[Job]) -> Views:
+            views = self.views.of(rows, brief=request.brief)
+            views.hide_from(caller)
             if request.predict:
-                add_prediction(view, starts, ends)
-            return view
+                views.predict(starts, ends)
+            return views
 
-        held: list[View] = []
-        for some in each_page([*waiting, *present], PAGE):
+        def page_of(rows: list[Job]) -> control_pb2.QueuePage:
             jobs = cluster.driver.committed.jobs  # jobs that end meanwhile leave the list
-            now = [jobs[row.job] for row in some if row.job in jobs]
-            live = [row for row in now if not row.status.is_terminal]
-            held += [told(views.of(row, brief=request.brief)) for row in live]
-            if not request.columns or len(held) >= COLUMNS:
-                yield _queue_page(held, by_column=request.columns)
-                held = []
+            now = [jobs[row.job] for row in rows if row.job in jobs]
+            views = views_of([row for row in now if not row.status.is_terminal])
+            if not request.columns:
+                return control_pb2.QueuePage(jobs=views.messages())
+            page = control_pb2.QueuePage()
+            pack(views.count, views, page.columns)
+            return page
+
+        firsts = views_of([each.first for each in folded])
+        size = COLUMNS if request.columns else PAGE
+        *pages, rest = [*each_page([*waiting, *present], size)] or [[]]
+        for some in pages:
+            yield page_of(some)
             await asyncio.sleep(0)
-        last = _queue_page(held, by_column=request.columns)
-        last.folded.extend(
-            control_pb2.FoldedView(first=message(told(first)), tasks=tasks, count=count)
-            for first, tasks, count in folded
-        )
+        last = page_of(rest)
+        for first, (_, tasks, count) in zip(firsts.messages(), folded, strict=True):
+            last.folded.add(first=first, tasks=tasks, count=count)
         last.summary.CopyFrom(self._summary())
         last.summary.others = others
         yield last
@@ -121,15 +119,12 @@ class JobLists:
     def _fold(self, rows: list[Job]) -> tuple[list[Job], list[_Folded]]:
         """Fold elements of an array that wait for the same reason; returns the other jobs first."""
         table = self.cluster.driver.table
+        plain = [row for row in rows if table.spec(row).array is None]
+        elements = [row for row in rows if table.spec(row).array is not None]
         groups: dict[tuple[JobId, str], list[Job]] = {}
-        plain: list[Job] = []
-        for row in rows:
-            spec = table.spec(row)
-            if spec.array is None:
-                plain.append(row)
-            else:
-                first = JobId(row.job - spec.index)
-                groups.setdefault((first, self.views.reason(row)), []).append(row)
+        for row, why in zip(elements, self.views.reasons(elements), strict=True):
+            first = JobId(row.job - table.spec(row).index)
+            groups.setdefault((first, why), []).append(row)
         folded = []
         for group in groups.values():
             if len(group) == 1:
@@ -138,8 +133,7 @@ class JobLists:
             specs = [table.spec(row) for row in group]
             tasks = [spec.task for spec in specs if spec.task is not None]
             limit = table.array_limit(group[0])
-            line = self.views.of(group[0])
-            folded.append(_Folded(line, fold_tasks(tasks, limit), len(group)))
+            folded.append(_Folded(group[0], fold_tasks(tasks, limit), len(group)))
         return plain, folded
 
     async def history(
@@ -181,7 +175,7 @@ class JobLists:
         for some in each_page(list(unsent), PAGE):
             jobs = driver.committed.jobs
             live = [jobs[job] for job in some if job in jobs and not jobs[job].status.is_terminal]
-            yield _page([self.views.of(row) for row in live], map(driver.table.spec, live), caller)
+            yield _page(self.views.of(live), map(driver.table.spec, live), caller)
             over = tuple(set(some).difference(row.job for row in live))
             if over:
                 ended = replace(wanted, jobs=over, elements=())
@@ -193,29 +187,22 @@ class JobLists:
 class _Folded(NamedTuple):
     """Elements of an array that wait alike: the first, the numbers of all, how many."""
 
-    first: View
+    first: Job
     tasks: str
     elements: int
 
 
-def _queue_page(views: list[View], *, by_column: bool) -> control_pb2.QueuePage:
-    if not by_column:
-        return control_pb2.QueuePage(jobs=map(message, views))
-    page = control_pb2.QueuePage()
-    pack(views, page.columns)
-    return page
+def _page(
+    views: Views, specs: Iterable[JobSpec | None], caller: Identity
+) -> control_pb2.HistoryPage:
+    """A page of views, with what the caller may see."""
+    views["working_directory"] = [
+        None if each is None else each.body.working_directory for each in specs
+    ]
+    views.hide_from(caller)
+    return control_pb2.HistoryPage(jobs=views.messages())
 
 
 def _stored_page(found: list[StoredJob], caller: Identity) -> control_pb2.HistoryPage:
     """A page of ended jobs."""
-    return _page([stored_view(stored) for stored in found], (s.spec for s in found), caller)
-
-
-def _page(
-    views: list[View], specs: Iterable[JobSpec | None], caller: Identity
-) -> control_pb2.HistoryPage:
-    """A page of views, with what the caller may see."""
-    for view, spec in zip(views, specs, strict=True):
-        view["working_directory"] = None if spec is None else spec.body.working_directory
-        for_caller(view, caller)
-    return control_pb2.HistoryPage(jobs=map(message, views))
+    return _page(stored_views(found), (each.spec for each in found), caller)

@@ -24,7 +24,7 @@ from dlsched.daemon.control.submission.submit import Submissions
 from dlsched.daemon.control.submission.types_of_waiting_jobs import TypesOfWaitingJobs
 from dlsched.daemon.control.sweeps import sweep
 from dlsched.daemon.control.tokens import TokenService
-from dlsched.daemon.control.views import Views
+from dlsched.daemon.control.views import LiveViews
 from dlsched.daemon.predictions import Predictions
 from dlsched.daemon.rounds import Rounds
 from dlsched.daemon.rpc_errors import NotTaken, answered, streamed
@@ -59,7 +59,7 @@ class ControlService(TokenService, control_pb2_grpc.ControlServicer):
         """
         self._cluster = cluster
         self.tokens = StoredTokens(cluster.driver.store.engine)
-        views = Views(cluster)
+        views = LiveViews(cluster)
         self._submissions = Submissions(cluster, predictions)
         self._lists = JobLists(cluster, views, predictions, rounds)
         self._details = JobDetails(cluster, views, predictions)

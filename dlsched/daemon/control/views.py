@@ -1,34 +1,33 @@
 """Jobs as users see them, from the committed ledger and the job table.
 
-A view is the fields of a `JobView` by name, where None is not set: `message` makes a message of it,
-and a list sends many views by column. Views are made when they are asked for and not kept, which
-would cost more memory than all else of a waiting job.
+Views are by column: a list sends them so, and other calls make a message of each job. They are made
+when they are asked for and not kept, which would cost more memory than all else of a waiting job.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
 from dlsched.daemon.cluster import Cluster
+from dlsched.daemon.job_table import Facts, JobTable
 from dlsched.daemon.predictions import JobForecast
 from dlsched.daemon.training.current import values_now
 from dlsched.db.reading.loading import JobFacts
 from dlsched.db.reading.queries import StoredJob
-from dlsched.db.records import JobSpec, layout_of
+from dlsched.db.records import Dependency, JobSpec, layout_of
 from dlsched.db.rows import state_word
 from dlsched.jobs.fields import FIELDS
 from dlsched.protocol.ledger import Job, JobStatus, Run, RunStatus, with_cause, without_words
-from dlsched.protocol.messages import RunId, StepRecord, StopReason
+from dlsched.protocol.messages import JobId, StopReason
 from dlsched.rpc.conversion import to_wire
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.job_fields import put_fields
 from dlsched.rpc.v1 import control_pb2
 from dlsched.system.clock import boottime
 
-View = dict[str, Any]
 LEAVING = {
     StopReason.MIGRATE: "MIGRATING",
     StopReason.RESIZE: "MIGRATING",
@@ -46,87 +45,145 @@ def word(row: Job, run: Run | None) -> str:
     return state_word(row)
 
 
-def message(view: View) -> control_pb2.JobView:
-    """The message of a view."""
-    return control_pb2.JobView(**view)
+class Views(dict[str, list[Any]]):
+    """The values of some jobs by the names of a `JobView`'s fields; None: not set."""
+
+    def __init__(self, count: int, columns: Mapping[str, list[Any]]) -> None:
+        """Take the columns of `count` jobs."""
+        super().__init__(columns)
+        self.count = count
+
+    def put(self, place: int, **values: Any) -> None:
+        """Set fields of one of the jobs, by its number from 0."""
+        for name, value in values.items():
+            if name not in self:
+                self[name] = [None] * self.count
+            self[name][place] = value
+
+    def messages(self) -> list[control_pb2.JobView]:
+        """A message of each job."""
+        jobs = zip(*self.values(), strict=True)
+        return [control_pb2.JobView(**dict(zip(self, values, strict=True))) for values in jobs]
+
+    def hide_from(self, caller: Identity) -> None:
+        """Leave out what only the owner of a job and operators see."""
+        if caller.is_operator:
+            return
+        others = {reason: without_words(reason) for reason in set(self["reason"])}
+        for place, user in enumerate(self["user"]):
+            if user != caller.name:
+                self["reason"][place] = others[self["reason"][place]]
+                for name in self.keys() & {"steps", "working_directory"}:
+                    self[name][place] = None
+
+    def predict(self, starts: Mapping[int, JobForecast], ends: Mapping[int, JobForecast]) -> None:
+        """Put in when waiting jobs are thought to start, and when they and running ones end."""
+        for place, (job, state) in enumerate(zip(self["job"], self["state"], strict=True)):
+            end = ends.get(job) if state in ("PENDING", "RUNNING") else None
+            if end is not None:
+                self.put(
+                    place,
+                    predicted_end_at=end.end_at,
+                    predicted_end_p10_at=_known(end.end_p10),
+                    predicted_end_p90_at=_known(end.end_p90),
+                )
+            told = starts.get(job) if state == "PENDING" else None
+            if told is not None:
+                self.put(
+                    place,
+                    predicted_start_at=told.at,
+                    predicted_basis=told.basis,
+                    predicted_start_p10_at=_known(told.p10),
+                    predicted_start_p90_at=_known(told.p90),
+                )
 
 
-def for_caller(view: View, caller: Identity) -> None:
-    """Leave out of a view what only the owner of the job and operators see."""
-    if caller.is_operator or view["user"] == caller.name:
-        return
-    view["steps"] = view["working_directory"] = None
-    if view["reason"]:
-        view["reason"] = without_words(view["reason"])
+def _known(at: float) -> float | None:
+    return None if math.isnan(at) else at
 
 
-class Views:
-    """Makes views."""
+class LiveViews:
+    """Makes views of jobs in memory."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def of(self, row: Job, *, brief: bool = False) -> View:
-        """The view of a job in memory, with its times up to now; `brief`: without `asked`."""
-        cluster = self._cluster
-        driver, live = cluster.driver, cluster.live
-        spec, facts = driver.table.spec(row), driver.table.of(row.job)
-        pending = row.status is JobStatus.PENDING
-        run = None if pending else driver.committed.live_run(row.job)
-        gave_way = row.status is JobStatus.SUSPENDED and live.claims.home(row.job) is not None
-        view = base_view(row, spec, facts, brief=brief)
-        if run is not None:
-            _put_calls(view, facts.calls, run)
-        view["state"] = word(row, run)
-        view["reason"] = self.reason(row) if pending or gave_way else self._held_up(row, run)
-        view["array_limit"] = driver.table.array_limit(row)
-        view["run_s"] = facts.executed_now(boottime())
-        view["held"] = bool(facts.held)
-        view["progress"] = facts.step
-        if run is None and not row.status.is_terminal:
-            view["started_at"] = None
-        if pending:
-            view["position"] = live.position(row.job)
-        else:
-            self._put_run(view, row, run)
-            _put_range(view, spec)
-        if run is not None and facts.clock.running_since is not None:
-            since = 0.0 if facts.started_at is None else cluster.now - facts.started_at
-            view["gpu_s"] = facts.gpu_s + max(0.0, since) * driver.committed.gpus_of(run)
-        mine = cluster.curves.jobs.get(row.job)
-        if mine is not None or run is not None:
-            values: dict[str, Any] = {**values_now(cluster, row.job, run)}
-            not_finite = () if mine is None else sorted(mine.not_finite)
-            if values or not_finite:
-                view["training"] = control_pb2.TrainingNow(**values, not_finite=not_finite)
-        return view
+    def of(self, rows: Sequence[Job], *, brief: bool = False) -> Views:
+        """The views of some jobs, with their times up to now; `brief`: without `asked`."""
+        cluster, now = self._cluster, boottime()
+        table, position = cluster.driver.table, cluster.live.position
+        specs = list(map(JobTable.spec, rows))
+        facts = [table.of(row.job) for row in rows]
+        views = base_views(rows, specs, facts, brief=brief)
+        positions: list[int | None] = [None] * len(rows)
+        reasons = [""] * len(rows)
+        views |= {"state": ["PENDING"] * len(rows), "reason": reasons, "position": positions}
+        views["run_s"] = [each.executed_now(now) for each in facts]
+        views["held"] = [bool(each.held) for each in facts]
+        views["progress"] = [each.step for each in facts]
+        waiting = [row for row in rows if row.status is JobStatus.PENDING]
+        why = iter(self.reasons(waiting))
+        for place, (row, spec, mine) in enumerate(zip(rows, specs, facts, strict=True)):
+            if row.status is JobStatus.PENDING:
+                reasons[place], positions[place] = next(why), position(row.job)
+                views["started_at"][place] = None
+                if row.job in cluster.curves.jobs:
+                    views.put(place, training=self._training(row.job, None))
+            else:
+                views.put(place, **self._started(row, mine))
+                _put_range(views, place, spec)
+            if spec.array is not None or mine.updated:
+                views.put(place, array_limit=table.array_limit(row))
+        return views
 
-    def _put_run(self, view: View, row: Job, run: Run | None) -> None:
-        """Put in where a job runs, or ran."""
-        ledger = self._cluster.driver.committed
-        last = run if run is not None else self._last_run(row)
-        if last is not None:
-            view["nodes"] = list(last.members)
+    def _started(self, row: Job, facts: Facts) -> dict[str, Any]:
+        """What else is to be said of a job that does not wait."""
+        cluster, ledger = self._cluster, self._cluster.driver.committed
+        run, home = ledger.live_run(row.job), cluster.live.claims.home(row.job)
+        gave_way = row.status is JobStatus.SUSPENDED and home is not None
+        found: dict[str, Any] = {"state": word(row, run)}
+        found["reason"] = self.reasons([row])[0] if gave_way else self._held_up(row, run)
+        found["training"] = self._training(row.job, run)
         if run is None:
-            return
-        held, view["where"] = 0, []
+            if not row.status.is_terminal:
+                found["started_at"] = None
+            elif runs := [each for each in ledger.runs_of_job(row.job) if each.follows is None]:
+                found["nodes"] = list(runs[-1].members)
+            return found
+        found |= {"nodes": list(run.members), "gpus": 0, "where": []}
         for member in run.members.values():
-            node = ledger.nodes[member.node]
-            places = {gpu: k for k, gpu in enumerate(node.gpus)}
-            held += len(member.gpus)
-            gpus = sorted(places[g] for g in member.gpus if g in places)
-            view["where"].append(control_pb2.GpusOnNode(node=member.node, gpus=gpus))
-        view["gpus"] = held
+            places = {gpu: k for k, gpu in enumerate(ledger.nodes[member.node].gpus)}
+            gpus = sorted(places[gpu] for gpu in member.gpus if gpu in places)
+            found["where"].append(control_pb2.GpusOnNode(node=member.node, gpus=gpus))
+            found["gpus"] += len(member.gpus)
+        found |= dict.fromkeys((*_USED, "steps"))  # those of its last run
+        if facts.calls is not None and facts.calls[0] == run.key.run_id:
+            found["steps"] = list(map(to_wire, facts.calls[1]))
+        if facts.clock.running_since is not None:
+            since = 0.0 if facts.started_at is None else cluster.now - facts.started_at
+            found["gpu_s"] = facts.gpu_s + max(0.0, since) * ledger.gpus_of(run)
+        return found
 
-    def reason(self, row: Job) -> str:
-        """Why a pending job waits; never empty."""
-        recovering = self._cluster.driver.state.reserved.jobs.get(row.job)
-        if recovering is not None and recovering.reason.startswith("Orphan"):
-            return recovering.reason
-        known = self._cluster.live.reason(row.job)
-        if known.startswith("BackOff") and row.reason:
-            return f"{known}; {row.reason}"
-        return known or self._cluster.driver.refusals.get(row.job) or row.reason or "Resources"
+    def _training(self, job: JobId, run: Run | None) -> control_pb2.TrainingNow | None:
+        """What is known of its training and of its GPUs."""
+        values: dict[str, Any] = {**values_now(self._cluster, job, run)}
+        mine = self._cluster.curves.jobs.get(job)
+        not_finite = () if mine is None else sorted(mine.not_finite)
+        if not values and not not_finite:
+            return None
+        return control_pb2.TrainingNow(**values, not_finite=not_finite)
+
+    def reasons(self, rows: Sequence[Job]) -> list[str]:
+        """Why pending jobs wait; never empty."""
+        recovering = self._cluster.driver.state.reserved.jobs
+        found = self._cluster.live.reasons([row.job for row in rows])
+        for place, (row, known) in enumerate(zip(rows, found, strict=True)):
+            other = recovering.get(row.job)
+            if other is not None and other.reason.startswith("Orphan"):
+                found[place] = other.reason
+            elif known.startswith("BackOff") and row.reason:
+                found[place] = f"{known}; {row.reason}"
+        return found
 
     def doubt(self, row: Job) -> str:
         """Why it is not known whether a job's run is over; empty where there is no doubt."""
@@ -146,29 +203,6 @@ class Views:
                 told += [f"{name}: {each}" for each in described.problems]
         return self.doubt(row) or "; ".join(told) or row.reason
 
-    def _last_run(self, row: Job) -> Run | None:
-        ledger = self._cluster.driver.committed
-        began = [run for run in ledger.runs_of_job(row.job) if run.follows is None]
-        return began[-1] if began and row.status.is_terminal else None
-
-
-def _put_range(view: View, spec: JobSpec) -> None:
-    """Put in what a job on a range of nodes has, or had, on the nodes of its latest run."""
-    gang, nodes = spec.body.gang, view.get("nodes")
-    if not spec.body.max_nodes or not gang or not nodes:
-        return
-    view["gang"] = gang[:1] * len(nodes)
-    view["gpus"] = sum(view["gang"])
-    if spec.body.cpus is not None and "asked" in view:
-        view["asked"].cpus = spec.body.cpus * len(nodes) // len(gang)
-
-
-def _put_calls(view: View, calls: tuple[RunId, tuple[StepRecord, ...]] | None, run: Run) -> None:
-    """Put in the calls of `srun` of a run that goes on, in place of the last one's."""
-    view |= dict.fromkeys(_USED)
-    known = calls is not None and calls[0] == run.key.run_id
-    view["steps"] = [to_wire(each) for each in calls[1]] if calls is not None and known else None
-
 
 # of the last run that is over
 _USED = ("cpu_s", "peak_memory_bytes", "script_cpu_s", "script_peak_bytes")
@@ -179,11 +213,10 @@ _FACTS = (
 _KEPT = tuple(row for row in FIELDS if row.kept != "no" and row.form != "own")
 _OF_BODY = tuple(row.name for row in _KEPT if row.kept == "body")
 _SHOWN = {row.name for row in _KEPT if row.shown}
-_HERE = tuple(sorted(_SHOWN & set(control_pb2.JobView.DESCRIPTOR.fields_by_name)))
-_IS_HERE = set(_HERE)
+_IS_HERE = _SHOWN & set(control_pb2.JobView.DESCRIPTOR.fields_by_name)
 _ELSEWHERE = _SHOWN - _IS_HERE  # the fields that a view has in its `asked`
-_values_of_body, _values_here = attrgetter(*_OF_BODY), attrgetter(*_HERE)
-_values_of_facts = attrgetter(*_FACTS)
+_HERE = (*sorted(_IS_HERE), "gang", "dependencies")
+_values_of_body = attrgetter(*_OF_BODY)
 
 
 def fields_now(row: Job, spec: JobSpec, updated: Mapping[str, Any]) -> dict[str, Any]:
@@ -201,89 +234,88 @@ def fields_now(row: Job, spec: JobSpec, updated: Mapping[str, Any]) -> dict[str,
     }
 
 
-def base_view(row: Job, spec: JobSpec, facts: JobFacts, *, brief: bool = False) -> View:
-    """What a view has of the ledger's row, the body with its updates, and the facts."""
-    updated = facts.updated
-    view: View = dict(zip(_HERE, _values_here(spec.body), strict=True))
-    view |= zip(_FACTS, _values_of_facts(facts), strict=True)
-    view["name"] = spec.name
-    for name in updated.keys() & _IS_HERE:
-        view[name] = updated[name]
-    view |= {
-        "job": row.job,
-        "user": spec.user,
-        "gang": layout_of(updated.get("gang", spec.body.gang), view["gpus"], view["gpus_by_type"]),
-        "submitted_at": spec.submitted_at,
-        "preemptions": row.preemptions,
-        "failures": row.failures,
-        "run": row.runs,
-        "interactive": bool(spec.body.terminal),
-        "starting_s": facts.starting_s + facts.run_restart_s,
-    }
-    if not brief:
-        values = fields_now(row, spec, updated)
-        asked = view["asked"] = control_pb2.JobRequest()
-        put_fields(asked, {name: values[name] for name in _ELSEWHERE})
-    if spec.array is not None and spec.task is not None:
-        view["array_job"] = row.job - spec.index
-        view["array_task"] = spec.task
-        view["array_limit"] = spec.array.limit
-    if row.exit is not None:
-        view["code"], view["signal"] = row.exit.code, row.exit.signal
-        view["steps"] = [to_wire(step) for step in row.exit.steps]
-        if row.exit.peak_memory_bytes:  # older agents do not measure
-            view |= {name: getattr(row.exit, name) for name in _USED}
-    dependencies = updated.get("dependencies", spec.body.dependencies)
-    if dependencies:
-        view["dependencies"] = [
-            control_pb2.Dependency(
-                kind=each.kind, job=each.job, delay_s=each.delay_s, or_next=each.or_next
+def _columns(names: Sequence[str], of: Sequence[object]) -> dict[str, list[Any]]:
+    """The values of some attributes of each object, by name."""
+    return {name: list(map(attrgetter(name), of)) for name in names}
+
+
+def base_views(
+    rows: Sequence[Job], specs: Sequence[JobSpec], facts: Sequence[JobFacts], *, brief: bool = False
+) -> Views:
+    """What views have of the ledger's rows, the bodies with their updates, and the facts."""
+    views = Views(len(rows), _columns(_HERE, [spec.body for spec in specs]))
+    views |= _columns(_FACTS, facts)
+    views |= _columns(("job", "preemptions", "failures"), rows)
+    views |= _columns(("user", "submitted_at"), specs)
+    views["run"] = [row.runs for row in rows]
+    views["interactive"] = [bool(spec.body.terminal) for spec in specs]
+    views["starting_s"] = [each.starting_s + each.run_restart_s for each in facts]
+    for place, (row, spec, mine) in enumerate(zip(rows, specs, facts, strict=True)):
+        if spec.array is not None:
+            views.put(
+                place,
+                name=spec.name,
+                array_job=row.job - spec.index,
+                array_task=spec.task,
+                array_limit=spec.array.limit,
             )
-            for each in dependencies
-        ]
-    return view
+        if mine.updated:
+            views.put(place, **{n: v for n, v in mine.updated.items() if n in _HERE})
+        if row.exit is not None:
+            views.put(
+                place,
+                code=row.exit.code,
+                signal=row.exit.signal,
+                steps=list(map(to_wire, row.exit.steps)),
+            )
+            if row.exit.peak_memory_bytes:  # older agents do not measure
+                views.put(place, **{name: getattr(row.exit, name) for name in _USED})
+        if views["dependencies"][place]:
+            views.put(place, dependencies=list(map(_dependency, views["dependencies"][place])))
+        if not brief:
+            values, asked = fields_now(row, spec, mine.updated), control_pb2.JobRequest()
+            put_fields(asked, {name: values[name] for name in _ELSEWHERE})
+            views.put(place, asked=asked)
+    views["gang"] = list(map(layout_of, views["gang"], views["gpus"], views["gpus_by_type"]))
+    return views
 
 
-def add_prediction(
-    view: View, starts: Mapping[int, JobForecast], ends: Mapping[int, JobForecast]
-) -> None:
-    """Put in when a waiting job is thought to start, and when it or a running one ends."""
-    job, state = view["job"], view["state"]
-    if job in ends and state in ("PENDING", "RUNNING"):
-        end = ends[job]
-        view["predicted_end_at"] = end.end_at
-        view["predicted_end_p10_at"] = _known(end.end_p10)
-        view["predicted_end_p90_at"] = _known(end.end_p90)
-    told = starts.get(job) if state == "PENDING" else None
-    if told is not None:
-        view["predicted_start_at"], view["predicted_basis"] = told.at, told.basis
-        view["predicted_start_p10_at"] = _known(told.p10)
-        view["predicted_start_p90_at"] = _known(told.p90)
+def _dependency(each: Dependency) -> control_pb2.Dependency:
+    return control_pb2.Dependency(
+        kind=each.kind, job=each.job, delay_s=each.delay_s, or_next=each.or_next
+    )
 
 
-def _known(at: float) -> float | None:
-    return None if math.isnan(at) else at
+def _put_range(views: Views, place: int, spec: JobSpec) -> None:
+    """Put in what a job on a range of nodes has, or had, on the nodes of its latest run."""
+    gang, nodes = spec.body.gang, "nodes" in views and views["nodes"][place]
+    if not spec.body.max_nodes or not gang or not nodes:
+        return
+    views.put(place, gang=gang[:1] * len(nodes), gpus=gang[0] * len(nodes))
+    if spec.body.cpus is not None and "asked" in views:
+        views["asked"][place].cpus = spec.body.cpus * len(nodes) // len(gang)
 
 
-def stored_view(stored: StoredJob) -> View:
-    """The view of a job that only the database has."""
-    row, facts, spec = stored.job, stored.facts, stored.spec
-    if spec is None:
-        return {"job": row.job, "user": row.request.user, "state": stored.state, "reason": ""}
-    view = base_view(row, spec, facts)
-    view["state"] = stored.state
-    reason = row.reason or (stored.end if stored.state != "COMPLETED" else "")
-    view["reason"] = with_cause(reason, stored.cause)
-    view["run_s"] = facts.executed_s
-    if stored.first_prediction is not None:
-        view["predicted_start_at"] = stored.first_prediction.start_at
-        view["predicted_basis"] = stored.first_prediction.basis
-    view["nodes"] = stored.nodes
-    if row.status.is_terminal:
-        _put_range(view, spec)
-    view["gpu_used"] = stored.gpu_used
-    if facts.progress is not None:
-        view["progress"] = facts.progress.step
-        if facts.progress.loss is not None:
-            view["training"] = control_pb2.TrainingNow(loss=facts.progress.loss)
-    return view
+def stored_views(found: Sequence[StoredJob]) -> Views:
+    """The views of jobs that only the database has."""
+    rows, facts = [each.job for each in found], [each.facts for each in found]
+    specs = list(map(JobTable.spec, rows))
+    views = base_views(rows, specs, facts)
+    views |= _columns(("state", "nodes", "gpu_used"), found)
+    views["run_s"] = [each.executed_s for each in facts]
+    for place, (each, spec) in enumerate(zip(found, specs, strict=True)):
+        reason = each.job.reason or (each.end if each.state != "COMPLETED" else "")
+        views.put(place, reason=with_cause(reason, each.cause))
+        if each.first_prediction is not None:
+            views.put(
+                place,
+                predicted_start_at=each.first_prediction.start_at,
+                predicted_basis=each.first_prediction.basis,
+            )
+        if each.job.status.is_terminal:
+            _put_range(views, place, spec)
+        if (progress := each.facts.progress) is not None:
+            views.put(place, progress=progress.step)
+            if progress.loss is not None:
+                views.put(place, training=control_pb2.TrainingNow(loss=progress.loss))
+    return views

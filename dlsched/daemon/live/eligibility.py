@@ -153,17 +153,18 @@ class Eligibility:
 
     def _judge_dependents(self, now: float) -> None:
         for job in self._dependents:
-            due = self._judge_again.get(job, math.inf)
-            if job in self._verdicts and now < due:
-                continue
-            verdict, why, again = judge_dependencies(
-                self._specs[job],
-                now,
-                self.outcome,
-                lambda job=job: self._has_earlier_namesake(job),  # type: ignore[misc]
-            )
-            self._verdicts[job] = (verdict, why)
-            self._judge_again[job] = again
+            self._verdict(job, now)
+
+    def _verdict(self, job: int, now: float) -> tuple[Verdict, str]:
+        """Whether the dependencies of one of the dependents hold, and why not."""
+        known = self._verdicts.get(job)
+        if known is not None and now < self._judge_again.get(job, math.inf):
+            return known
+        verdict, why, self._judge_again[job] = judge_dependencies(
+            self._specs[job], now, self.outcome, lambda: self._has_earlier_namesake(job)
+        )
+        self._verdicts[job] = verdict, why
+        return verdict, why
 
     def never_satisfied(self, now: float) -> list[tuple[JobId, str]]:
         """The pending jobs to cancel, as their dependencies can never hold, and why."""
@@ -194,18 +195,23 @@ class Eligibility:
         pending |= (jobs["phase"] == c.AWAY) & (jobs["leaving"] == c.STAYS)
         reasons: dict[int, str] = {}
         eligible = pending.copy()
-        self._judge_dependents(now)
-        stopped = jobs["held"] | jobs["orphan"]
-        stopped |= (jobs["begin_at"] > now) | (jobs["not_before"] > now)
-        blocked = [j for j, (verdict, _) in self._verdicts.items() if verdict is not Verdict.HOLDS]
-        stopped[[jobs.row_of[job] for job in (*blocked, *self._outside)]] = True
-        for row in np.flatnonzero(stopped & pending).tolist():
+        for row in np.flatnonzero(self.hindered(now) & pending).tolist():
             eligible[row] = False
             job = jobs.get("job", row)
             reasons[job] = self.hindrance(job, now)
         self._limit_arrays(eligible, reasons, claimed)
         reasons |= self.tenant_limits.apply(jobs, eligible, claimed, positions)
         return eligible, reasons
+
+    def hindered(self, now: float) -> Bools:
+        """Per row, whether there is a `hindrance`."""
+        jobs = self._jobs
+        self._judge_dependents(now)
+        stopped: Bools = jobs["held"] | jobs["orphan"]
+        stopped |= (jobs["begin_at"] > now) | (jobs["not_before"] > now)
+        blocked = [j for j, (verdict, _) in self._verdicts.items() if verdict is not Verdict.HOLDS]
+        stopped[[jobs.row_of[job] for job in (*blocked, *self._outside)]] = True
+        return stopped
 
     def hindrance(self, job: int, now: float) -> str:
         """Why policies may not see a pending job, except its array's limit; empty if they may."""
@@ -224,8 +230,7 @@ class Eligibility:
                 else "BackOff: it failed too soon"
             )
         if job in self._dependents:
-            self._judge_dependents(now)
-            verdict, why = self._verdicts[job]
+            verdict, why = self._verdict(job, now)
             if verdict is not Verdict.HOLDS:
                 return why
         return self._outside.get(job, "")

@@ -24,6 +24,8 @@ from dlsched.db.tenants import Quota
 from dlsched.protocol.ledger import pause_after
 from dlsched.protocol.messages import GpuId, JobId, NodeName
 
+UNSEEN = "Resources: waits for the next round"  # why a job waits that no round has seen
+
 
 class LiveState(LiveColumns):
     """The jobs, nodes and GPUs of this term, as rounds and services see them."""
@@ -218,7 +220,18 @@ class LiveState(LiveColumns):
         if claim is not None:
             hindrance = self.nodes.hindrance(claim.placement, self.share_of(job))
             return f"Resources: {hindrance or 'about to start'}"
-        return self._reasons.get(job) or "Resources: waits for the next round"
+        return self._reasons.get(job) or UNSEEN
+
+    def reasons(self, jobs: Sequence[int]) -> list[str]:
+        """The `reason` of each of many jobs, of which most have no hindrance."""
+        known, row_of, claims = self._reasons, self.jobs.row_of, self.claims
+        hindered = self.eligibility.hindered(self._now).tolist()
+        return [
+            self.reason(JobId(job))
+            if (row := row_of.get(job)) is None or hindered[row] or job in claims
+            else known.get(job) or UNSEEN
+            for job in jobs
+        ]
 
     def unseen_because(self, job: JobId) -> str:
         """Why policies do not see a pending job; empty when they do, or it does not wait."""

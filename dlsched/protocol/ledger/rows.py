@@ -30,15 +30,9 @@ class JobStatus(Enum):
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
 
-    @property
-    def is_terminal(self) -> bool:
-        """Whether the job has ended."""
-        return self in TERMINAL
-
-
-TERMINAL = frozenset(
-    {JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.TIMEOUT, JobStatus.CANCELLED}
-)
+    def __init__(self, text: str) -> None:
+        """Note whether a job with this status has ended."""
+        self.is_terminal = text in ("completed", "failed", "timeout", "cancelled")
 
 
 class Cause(Enum):
@@ -77,7 +71,7 @@ TRANSITIONS: Mapping[tuple[JobStatus, Cause], JobStatus] = MappingProxyType(
         (JobStatus.RUNNING, Cause.SUSPENDED): JobStatus.SUSPENDED,
         (JobStatus.SUSPENDED, Cause.RESUMED): JobStatus.RUNNING,
     }
-    | {(status, Cause.RESTARTED): JobStatus.PENDING for status in TERMINAL}
+    | {(status, Cause.RESTARTED): JobStatus.PENDING for status in JobStatus if status.is_terminal}
     | {(status, Cause.STOP_ASKED): JobStatus.STOPPING for status in _LIVE}
     | {(status, Cause.REQUEUED): JobStatus.PENDING for status in _LIVE}
     | {(status, Cause.REPEATED): JobStatus.STARTING for status in _LIVE}

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from dlsched.rpc.columns import pack
+from dlsched.rpc.columns import by_field, pack
 from dlsched.rpc.v1 import control_pb2 as pb
 
 MODEL = """\
@@ -30,7 +30,8 @@ FOOTER = (
 def by_column(page):
     """A page as a daemon gives it to this client; one that is older gives it as it is."""
     packed = pb.QueuePage(folded=page.folded)
-    pack([{field.name: v for field, v in job.ListFields()} for job in page.jobs], packed.columns)
+    jobs = [{field.name: v for field, v in job.ListFields()} for job in page.jobs]
+    pack(len(jobs), by_field(jobs), packed.columns)
     if page.HasField("summary"):
         packed.summary.CopyFrom(page.summary)
     return packed
