@@ -33,6 +33,7 @@ from dlsched.system.fault_points import fault_point
 
 log = logging.getLogger("dlsched.daemon")
 T = TypeVar("T")
+_SyncKey = tuple[NodeName, int, int]  # a node, the incarnation of its agent, and a number
 REMEMBERED_S = 30.0  # an ended job stays in memory so long, for clients that wait and look
 
 
@@ -109,7 +110,7 @@ class LeaderDriver:
         self._readers = ThreadPoolExecutor(2, thread_name_prefix="dlsched-reader")
         self._writer = Writer(store, name, self._from_writer)
         self._ticking: asyncio.Task[None] | None = None
-        self._replies: dict[tuple[NodeName, int, int], Reply] = {}
+        self._replies: dict[_SyncKey, asyncio.Future[Reply | None]] = {}  # that syncs wait for
 
     def follow(self, follower: LedgerFollower) -> None:
         """Add a follower; followers learn of a change in the order in which they were added."""
@@ -177,6 +178,9 @@ class LeaderDriver:
             self._committed(before, now)
         for command in commands:
             self._carry_out(command)
+        if self._replies and self.state.owed is not before.owed:
+            for key in [key for key in self._replies if not self._owes(key)]:
+                self._reply(key, None)
         if before.role is not self.state.role:
             log.info("event=role role=%s epoch=%s", self.state.role.value, self.state.epoch)
 
@@ -213,7 +217,7 @@ class LeaderDriver:
             case leader.Persist() | leader.Confirm() | leader.Contend():
                 self._writer.ask(command)
             case leader.SendReply(reply=reply):
-                self._replies[reply.node, reply.incarnation, reply.sequence] = reply
+                self._reply((reply.node, reply.incarnation, reply.sequence), reply)
             case leader.SendNudge(nudge=nudge):
                 self._agents.nudge(nudge)
             case leader.PowerOff():
@@ -389,13 +393,27 @@ class LeaderDriver:
         if not self.leading:
             raise Unavailable("this daemon does not lead")
         rows = tuple(recalled)
+        key = (sync.node, sync.incarnation, sync.sequence)
+        waiting: asyncio.Future[Reply | None] = self._loop.create_future()
+        self._replies[key] = waiting
         self.step(leader.SyncArrived(boottime(), sync, rows, self._next_runs(sync)))
+        if not self._owes(key):
+            self._reply(key, None)
         for job, run in rows:
             if run.is_over and job.job in self.committed.jobs and job.status.is_terminal:
                 self._ended.append((boottime(), job.job))
-        reply = self._replies.pop((sync.node, sync.incarnation, sync.sequence), None)
-        self._replies.clear()
-        return reply
+        return await waiting
+
+    def _owes(self, key: _SyncKey) -> bool:
+        """Whether the reply to a sync follows, when a transaction is durable."""
+        owed = self.state.owed.get(key[0])
+        return owed is not None and key[1:] == (owed.sync.incarnation, owed.sync.sequence)
+
+    def _reply(self, key: _SyncKey, reply: Reply | None) -> None:
+        """Give a sync its reply; None: there is none, or it has one."""
+        waiting = self._replies.pop(key, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(reply)
 
     async def _recalled(self, runs: list[RunId]) -> list[tuple[Job, Run]]:
         """Read runs that have left memory, each with its job, and have the jobs' facts again."""

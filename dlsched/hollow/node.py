@@ -171,6 +171,8 @@ class HollowNode:
         match command:
             case agent.SendSync(sync=sync):
                 self.leader.send(sync)
+            case agent.SyncLater(at=at):
+                self.leader.later(at, lambda: self.handle(agent.SyncDue(clock.boottime())))
             case agent.Persist(record=record):
                 self._events.take(agent.Persisted(now, record))
             case agent.WriteEnd(exit=record):

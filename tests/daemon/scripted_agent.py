@@ -130,6 +130,8 @@ class ScriptedAgent(node_pb2_grpc.AgentServicer):  # type: ignore[misc]
         match command:
             case agent.SendSync(sync=sync):
                 self.later(self.sync(sync))
+            case agent.SyncLater(at=at):
+                self.later(self.rest(at))
             case agent.Persist(record=record):
                 self.disk["record"] = record
                 self.take(agent.Persisted(now, record))
@@ -145,6 +147,10 @@ class ScriptedAgent(node_pb2_grpc.AgentServicer):  # type: ignore[misc]
                 self.take(agent.LeftoversGone(now, run_id, self.disk["runs"].get(run_id)))
             case agent.LogLine(text=text):
                 self.notes.append(text)
+
+    async def rest(self, until: float) -> None:
+        await asyncio.sleep(max(until - time.monotonic(), 0.0))
+        self.take(agent.SyncDue(time.monotonic()))
 
     async def sync(self, sync: m.Sync) -> None:
         try:

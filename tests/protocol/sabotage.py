@@ -172,9 +172,9 @@ def absence_is_believed_at_once(patch: pytest.MonkeyPatch) -> None:
 def unknown_runs_are_killed(patch: pytest.MonkeyPatch) -> None:
     original = LeaderTurn.reply
 
-    def reply(self: LeaderTurn, now: float, sync: Sync, held: tuple) -> None:
-        original(self, now, sync, held)
-        known = self.state.committed.runs
+    def reply(self: LeaderTurn, now: float, sync: Sync) -> None:
+        original(self, now, sync)
+        held, known = self.state.last_syncs[sync.node].held, self.state.committed.runs
         strange = tuple(h.key.run_id for h in held if h.key.run_id not in known)
         for k, command in enumerate(self.commands):
             if isinstance(command, leader.SendReply):

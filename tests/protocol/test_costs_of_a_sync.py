@@ -64,10 +64,11 @@ def sync_of(number: int, desired: str = "") -> m.Sync:
 
 def answer(state: leader.LeaderState, sync: m.Sync) -> tuple[leader.LeaderState, m.Reply]:
     state, commands = leader.step(state, leader.SyncArrived(2.0 + sync.sequence, sync))
-    [reply] = [each.reply for each in commands if isinstance(each, leader.SendReply)]
-    for each in commands:
+    for each in list(commands):
         if isinstance(each, leader.Persist):  # which witnesses the node is told of
-            state, _ = leader.step(state, leader.Persisted(2.0 + sync.sequence, each.number))
+            state, more = leader.step(state, leader.Persisted(2.0 + sync.sequence, each.number))
+            commands += more
+    [reply] = [each.reply for each in commands if isinstance(each, leader.SendReply)]
     return state, reply
 
 

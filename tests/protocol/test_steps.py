@@ -715,6 +715,109 @@ def test_other_terms_reach_the_node_and_the_request_stays_what_it_was() -> None:
     assert not transactions(commands)
 
 
+def syncs(commands: list) -> list[m.Sync]:
+    return [each.sync for each in commands if isinstance(each, agent.SendSync)]
+
+
+def in_use(gpus: int = 4, **changes: object) -> agent.AgentState:
+    """An agent that holds a run on each GPU, and has rested after the reply to its last sync."""
+    runs = tuple(
+        replace(
+            RUN,
+            key=m.RunKey(m.JobId(k), m.RunNumber(1), m.RunId(f"r{k}")),
+            gpus=(m.GpuId(f"g{k}"),),
+            **changes,  # type: ignore[arg-type]
+        )
+        for k in range(gpus)
+    )
+    state, sequence = registered()
+    known = replace(state.inventory, gpus=tuple(run.gpus[0] for run in runs))
+    state = replace(state, inventory=known)
+    told = reply(sequence, state.record.term, desired=runs)
+    state, _ = agent.step(state, agent.ReplyArrived(0.02, told))
+    assert len(state.held) == gpus
+    return state
+
+
+def report(run: int, state: agent.AgentState, phase: m.Phase) -> m.KeeperStatus:
+    desired = state.held[m.RunId(f"r{run}")].desired
+    end = replace(EXIT, key=desired.key) if phase is m.Phase.STOPPING else None
+    return m.KeeperStatus(desired=desired, phase=phase, exit=end)
+
+
+def test_news_goes_at_once_after_a_quiet_time_and_together_while_the_agent_rests() -> None:
+    state = in_use()
+    state, commands = agent.step(
+        state, agent.KeeperReported(5.0, report(0, state, m.Phase.STOPPING))
+    )
+    [first] = syncs(commands)
+    answer = reply(first.sequence, state.record.term, desired=None)
+    state, _ = agent.step(state, agent.ReplyArrived(5.02, answer))
+    planned = []
+    for run in (1, 2, 3):
+        event = agent.KeeperReported(5.02 + run / 100, report(run, state, m.Phase.STOPPING))
+        state, commands = agent.step(state, event)
+        planned += commands
+    assert planned == [agent.SyncLater(pytest.approx(5.08))]  # three times what the reply took
+    state, commands = agent.step(state, agent.SyncDue(5.08))
+    [second] = syncs(commands)
+    assert len(second.ended) == 4
+    _, commands = agent.step(state, agent.SyncDue(5.09))
+    assert not commands
+
+
+def test_an_agent_rests_a_tenth_of_a_second_at_most_and_does_not_wait_for_a_lost_reply() -> None:
+    state = in_use()
+    state, _ = agent.step(state, agent.KeeperReported(5.0, report(0, state, m.Phase.STOPPING)))
+    event = agent.KeeperReported(5.1, report(1, state, m.Phase.STOPPING))
+    state, commands = agent.step(state, event)
+    assert commands == [agent.SyncLater(5.5)]
+    late = reply(state.sequence, state.record.term, desired=None)
+    _, commands = agent.step(state, agent.ReplyArrived(5.3, late))
+    assert agent.SyncLater(pytest.approx(5.4)) in commands
+    _, commands = agent.step(state, agent.SyncDue(5.5))
+    assert len(syncs(commands)) == 1
+
+
+def test_a_member_that_is_prepared_is_told_at_once_because_its_gang_waits() -> None:
+    state = in_use(want=m.Want.PREPARED)
+    for run in (0, 1):
+        event = agent.KeeperReported(5.0, report(run, state, m.Phase.PREPARED))
+        state, commands = agent.step(state, event)
+        assert len(syncs(commands)) == 1
+
+
+def test_the_reply_to_a_sync_with_an_end_waits_for_its_commit_and_no_nudge_follows() -> None:
+    state, _ = settled(leading(2), leader.BatchAsked(2.0, 1, asked("a")))
+    state, _ = settled(state, place(1, "n1g0"))
+    [run] = state.committed.runs.values()
+    record = m.ExitRecord(key=run.key, node=N1, reason=m.ExitReason.EXITED)
+    state, commands = leader.step(state, leader.SyncArrived(2.5, ended(state, record, 5)))
+    [transaction] = transactions(commands)
+    assert len(commands) == 1
+    slow, commands = leader.step(state, leader.Tick(3.5))  # replies as far as it is committed
+    [early] = [c.reply for c in commands if isinstance(c, leader.SendReply)]
+    assert not early.acknowledged
+    _, commands = leader.step(slow, leader.Persisted(4.0, transaction.number))
+    assert [c.nudge.node for c in commands if isinstance(c, leader.SendNudge)] == [N1]
+    _, commands = leader.step(state, leader.Persisted(2.6, transaction.number))
+    [told] = [c.reply for c in commands if isinstance(c, leader.SendReply)]
+    assert told.acknowledged == (run.key.run_id,)
+    assert not [c for c in commands if isinstance(c, leader.SendNudge)]
+
+
+def test_a_newer_sync_gets_the_reply_and_the_one_before_gets_its_own_first() -> None:
+    state, _ = settled(leading(), leader.BatchAsked(2.0, 1, asked("a")))
+    state, _ = settled(state, place(1, "n1g0"))
+    [run] = state.committed.runs.values()
+    record = m.ExitRecord(key=run.key, node=N1, reason=m.ExitReason.EXITED)
+    state, _ = leader.step(state, leader.SyncArrived(2.5, ended(state, record, 5)))
+    _, commands = settled(state, leader.SyncArrived(2.6, ended(state, record, 6)))
+    replies = [c.reply for c in commands if isinstance(c, leader.SendReply)]
+    assert [each.sequence for each in replies] == [5, 6]
+    assert [each.acknowledged for each in replies] == [(), (run.key.run_id,)]
+
+
 def test_an_agent_tells_a_keeper_of_other_limits_until_it_has_them() -> None:
     state, sequence = registered()
     term = state.record.term

@@ -240,11 +240,13 @@ class AgentDriver:
 
     # -- commands ------------------------------------------------------------------------------
 
-    def _do(self, command: agent.Command) -> None:
+    def _do(self, command: agent.Command) -> None:  # noqa: PLR0912  # one case a command
         keepers, start = self.keepers, self.tasks.start
         match command:
             case agent.SendSync(sync=sync):
                 self.leader.send(sync)
+            case agent.SyncLater(at=at):
+                self.leader.later(at, lambda: self.handle(agent.SyncDue(clock.boottime())))
             case agent.Persist(record=record):
                 start(self._persist(record))
             case agent.WriteEnd(exit=record):

@@ -23,6 +23,7 @@ from dlsched.rpc.call_failures import ChannelClosed, answer, tls_trouble
 from dlsched.rpc.channels import ClientTrust, open_channel
 from dlsched.rpc.conversion import from_wire, to_wire
 from dlsched.rpc.v1 import control_pb2, control_pb2_grpc, node_pb2, node_pb2_grpc
+from dlsched.system import clock
 
 log = logging.getLogger(__name__)
 AT_ONCE, PATIENCE_S = 3, 0.5  # syncs under way; how long a new one waits for an answer to the last
@@ -57,6 +58,7 @@ class LeaderLink:
     _channel: aio.Channel | None = field(default=None, init=False)
     _next: Sync | None = field(default=None, init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _later: asyncio.TimerHandle | None = field(default=None, init=False)
     _logged: str = field(default="", init=False)  # the newest failure in the log
     _epoch: Epoch | None = field(default=None, init=False)
 
@@ -64,6 +66,13 @@ class LeaderLink:
         """Send a sync soon; it takes the place of an older one that still waits."""
         self._next = sync
         self._wake.set()
+
+    def later(self, at: float, call: Callable[[], None]) -> None:
+        """Make a call at a time of the node's clock, in place of one that was planned before."""
+        if self._later is not None:
+            self._later.cancel()
+        wait = max(at - clock.boottime(), 0.0)
+        self._later = asyncio.get_running_loop().call_later(wait, call)
 
     async def run(self) -> None:
         """Send syncs, for ever; a few at once, so that one without an answer delays no other."""

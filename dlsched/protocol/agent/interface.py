@@ -57,6 +57,11 @@ class Tick(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SyncDue(Event):
+    """The time of a `SyncLater` has come."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReplyArrived(Event):
     """The leader answered a sync."""
 
@@ -146,6 +151,13 @@ class SendSync(Command):
     """Send a sync to the leader."""
 
     sync: m.Sync
+
+
+@dataclass(frozen=True, slots=True)
+class SyncLater(Command):
+    """Take a `SyncDue` at this time, in place of one that was planned before."""
+
+    at: float
 
 
 @dataclass(frozen=True, slots=True)

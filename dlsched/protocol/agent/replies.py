@@ -31,6 +31,7 @@ class RepliesTurn(RunsTurn):
             or reply.sequence <= state.answered
         ):
             return
+        self.rest(now, reply.sequence)
         if not rules.is_fresh(sent_at, now, state.timing):
             self.emit(LogLine("a reply came too late"))
             return
@@ -115,7 +116,7 @@ class RepliesTurn(RunsTurn):
         changed = self.reconcile(now)
         self.change(applied=reply.term)
         if changed:
-            self.sync(now)
+            self.tell(now)
 
     def acknowledge(self, now: float, reply: m.Reply) -> None:
         """Drop the ends that the leader has committed, and kill the runs that it knows are over."""

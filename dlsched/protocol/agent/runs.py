@@ -195,7 +195,10 @@ class RunsTurn(Turn):
         if news.kill_keeper_at is not None and held.phase is not news.phase:
             news = replace(news, kill_keeper_at=self._ends_by(now, news))
         self.change(held={**self.state.held, run_id: news})
-        self.sync(now)
+        if (status.phase, desired.want) == (m.Phase.PREPARED, m.Want.PREPARED):
+            self.sync(now)  # the other nodes of its gang wait for it
+        else:
+            self.tell(now)
 
     def note_quarantine(self, status: m.KeeperStatus) -> None:
         """Note whether a stuck process of an ended run still holds its GPUs."""
@@ -216,7 +219,7 @@ class RunsTurn(Turn):
             if key != run_id or value.quarantined
         }
         self.change(held=held, ended={**self.state.ended, run_id: record})
-        self.sync(now)
+        self.tell(now)
 
     def keeper_gone(self, run_id: m.RunId, why: str) -> None:
         """A keeper has died: kill the processes that it may have left."""
@@ -247,7 +250,7 @@ class RunsTurn(Turn):
             return
         if run_id in self.state.ended:  # a stuck process has exited at last
             self.change(held={k: v for k, v in self.state.held.items() if k != run_id})
-            self.sync(now)
+            self.tell(now)
             return
         if found is not None and found.exit is not None:
             self.ended(now, found.exit)
@@ -280,7 +283,7 @@ class RunsTurn(Turn):
             doubtful = replace(held, in_doubt=record)
             self.change(held={**self.state.held, run_id: doubtful})
             self.emit(LogLine(f"run {desired.key} lost its keeper; its processes may be alive"))
-            self.sync(now)
+            self.tell(now)
         else:
             self.emit(WriteEnd(record))
 

@@ -11,6 +11,7 @@ from dlsched.protocol.agent.interface import (
     Command,
     RunRecord,
     SendSync,
+    SyncLater,
 )
 from dlsched.protocol.timing import Timing
 
@@ -64,6 +65,8 @@ class AgentState:
     sequence: int = 0
     sent: Mapping[int, float] = field(default_factory=dict)
     answered: int = -1  # newest sync with a used reply
+    rests_until: float = float("-inf")  # news is sent from then on
+    owes_sync: bool = False  # news waits for that
     reported_digest: m.Digest = m.Digest("")  # of the held set that was sent in full and answered
     reported: Mapping[int, m.Digest] = field(default_factory=dict)
     renewed_sequence: int = -1
@@ -101,6 +104,8 @@ class AgentState:
 # -- one step ------------------------------------------------------------------------------------
 
 
+PATIENCE_S = 0.5  # how long news waits for the reply to the last sync
+REST, LONGEST_REST_S = 3.0, 0.1  # after a reply, in times that it took to come; at most
 REMEMBERED_SYNCS = 16
 REMEMBERED_STARTS = 32  # without an answer of a leader in between
 
@@ -120,6 +125,24 @@ class Turn:
         """Add commands."""
         self.commands.extend(commands)
 
+    def tell(self, now: float) -> None:
+        """Send the leader news: at once, or with what else there is when the agent has rested."""
+        if now >= self.state.rests_until:
+            self.sync(now)
+        elif not self.state.owes_sync:
+            self.change(owes_sync=True)
+            self.emit(SyncLater(self.state.rests_until))
+
+    def rest(self, now: float, sequence: int) -> None:
+        """Rest after the reply to the newest sync: the longer, the longer it took to come."""
+        state = self.state
+        if sequence != state.sequence:
+            return
+        pause = min(REST * (now - state.sent[sequence]), LONGEST_REST_S)
+        self.change(rests_until=now + pause)
+        if state.owes_sync:
+            self.emit(SyncLater(self.state.rests_until))
+
     def sync(self, now: float) -> None:
         """Send the leader all held and ended runs."""
         state = self.state
@@ -133,6 +156,8 @@ class Turn:
         reported = dict(list(state.reported.items())[-REMEMBERED_SYNCS + 1 :])
         self.change(
             sequence=sequence,
+            owes_sync=False,
+            rests_until=now + PATIENCE_S,
             sent={**recent, sequence: now},
             reported={**reported, sequence: digest},
         )

@@ -96,11 +96,15 @@ def step(  # noqa: PLR0912  # one case an event
             turn.start(event)
         case interface.Tick(now=now):
             turn.tick(now)
+        case interface.SyncDue(now=now):
+            if state.owes_sync:
+                turn.change(owes_sync=False)
+                turn.tell(now)
         case interface.ReplyArrived(now=now, reply=reply):
             turn.receive(now, reply)
         case interface.Nudged(now=now, nudge=nudge):
             if nudge.term > state.applied:
-                turn.sync(now)
+                turn.tell(now)
         case interface.Persisted(now=now, record=record):
             turn.persisted(now, record)
         case interface.KeeperReported(now=now, status=status):
@@ -110,7 +114,7 @@ def step(  # noqa: PLR0912  # one case an event
         case interface.HealthChanged(now=now, unhealthy=unhealthy):
             if unhealthy != state.unhealthy:
                 turn.change(unhealthy=unhealthy)
-                turn.sync(now)
+                turn.tell(now)
         case interface.LeftoversGone(now=now, run_id=run_id, record=found, at=at):
             turn.leftovers_gone(now, run_id, found, at)
         case interface.EndWritten(now=now, exit=record):

@@ -52,6 +52,14 @@ class LastSync:
 
 
 @dataclass(frozen=True, slots=True)
+class OwedReply:
+    """A reply that waits until what concerns its node is committed."""
+
+    sync: m.Sync
+    number: int  # of the transaction
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal:
     """An agent was refused although it has a node's name."""
 
@@ -94,6 +102,7 @@ class LeaderState:
     last_tick: float | None = None
     window_from: float = 0.0  # observations of silence begin here
     last_syncs: Mapping[m.NodeName, LastSync] = field(default_factory=dict)
+    owed: Mapping[m.NodeName, OwedReply] = field(default_factory=dict)
     renewed: Mapping[m.NodeName, float] = field(default_factory=dict)  # when a lease was last sent
     prepared: Mapping[m.RunId, frozenset[m.NodeName]] = field(default_factory=dict)
     preparing_from: Mapping[m.RunId, float] = field(default_factory=dict)

@@ -40,8 +40,12 @@ class LeaderTurn(TermTurn, SyncTurn, SilenceTurn, RequestsTurn):
                 self.decline(event)
             case interface.Confirmed(asked_at=asked_at):
                 self.change(confirmed_at=max(self.state.confirmed_at, asked_at))
-            case interface.Persisted(number=number):
+            case interface.Persisted(now=now, number=number):
                 self.commit(number)
+                committed = [
+                    name for name, owed in self.state.owed.items() if owed.number <= number
+                ]
+                self.reply_to_owed(now, committed)
             case interface.PersistFailed(number=number):
                 flying = self.state.in_flight
                 self.change(resend=flying is not None and flying.number == number)
@@ -114,6 +118,7 @@ class LeaderTurn(TermTurn, SyncTurn, SilenceTurn, RequestsTurn):
         if state.resend and state.in_flight is not None:
             self.change(resend=False)
             self.emit(state.in_flight)
+        self.reply_to_owed(now, list(self.state.owed))  # the database is slow: as far as it is
         self.abort_slow_gangs(now)
         self.check_silence(now)
 

@@ -10,7 +10,7 @@ from dlsched.protocol import messages as m
 from dlsched.protocol import rules
 from dlsched.protocol.leader.interface import SendReply, SyncArrived
 from dlsched.protocol.leader.placing import may_repeat_at_once
-from dlsched.protocol.leader.state import LastSync, Refusal, Turn, witnesses_of
+from dlsched.protocol.leader.state import LastSync, OwedReply, Refusal, Turn, witnesses_of
 from dlsched.protocol.ledger import (
     GPU_UNHEALTHY,
     Job,
@@ -44,6 +44,7 @@ class SyncTurn(Turn):
         if last is not None and last.incarnation == sync.incarnation:
             if sync.sequence <= last.sequence:
                 return  # a repeated message, or one that a newer one has overtaken
+            self.reply_to_owed(now, [name])
         else:
             last = None
         held = sync.held
@@ -58,7 +59,7 @@ class SyncTurn(Turn):
         if sync.health.quarantined != self.state.reserved.nodes[name].quarantined:
             self.write(change.Quarantine(name, sync.health.quarantined))
         self.offer_witnesses(now, sync)
-        self.reply(now, sync, held)
+        self.reply_once_committed(now, sync)
 
     def notice_step_back(self, sync: m.Sync) -> None:
         """Notice that the database was replaced by an older copy, because a node has seen more.
@@ -358,9 +359,31 @@ class SyncTurn(Turn):
         elif held.phase is m.Phase.SUSPENDED:
             self.write(change.StopRun(run.key.run_id, m.StopReason.PREEMPT))
 
-    def reply(self, now: float, sync: m.Sync, held: tuple[m.HeldRun, ...]) -> None:
+    def reply_once_committed(self, now: float, sync: m.Sync) -> None:
+        """Reply now, or as soon as what this sync and others have changed for its node is durable.
+
+        The reply then acknowledges the ends that the sync has told, and no nudge needs to follow.
+        """
+        state, name = self.state, sync.node
+        pending = state.queue or state.in_flight
+        if not pending or state.reserved.nodes[name] == state.committed.nodes[name]:
+            self.reply(now, sync)
+            return
+        number = state.number + 1 if state.queue else state.number
+        self.change(owed=having(state.owed, name, OwedReply(sync, number)))
+
+    def reply_to_owed(self, now: float, nodes: Iterable[m.NodeName]) -> None:
+        """Reply to the syncs of some nodes that wait for a transaction."""
+        for name in nodes:
+            owed = self.state.owed.get(name)
+            if owed is not None:
+                self.change(owed={k: v for k, v in self.state.owed.items() if k != name})
+                self.reply(now, owed.sync)
+
+    def reply(self, now: float, sync: m.Sync) -> None:
         """Reply from the committed ledger."""
         state, name = self.state, sync.node
+        held = state.last_syncs[name].held
         committed, desired = state.committed, state.desired(name)
         over = [mine.key.run_id for mine in held if self.is_to_be_killed(name, mine.key.run_id)]
         acknowledged = tuple(

@@ -82,10 +82,14 @@ class TermTurn(Turn):
         self.emit(transaction)
 
     def commit(self, number: int) -> None:
-        """A transaction is durable: answer its clients and nudge the nodes that it concerns."""
+        """A transaction is durable: answer its clients and nudge the nodes that it concerns.
+
+        A node whose sync waits for it gets its reply instead.
+        """
         state = self.state
         if state.in_flight is None or state.in_flight.number != number:
             return
+        answered = {name for name, owed in state.owed.items() if owed.number <= number}
         before, after = state.committed, apply_all(state.committed, state.in_flight.writes)
         self.change(committed=after, in_flight=None, in_flight_answers=(), resend=False)
         self.raise_alarms(state.in_flight.writes)
@@ -96,7 +100,7 @@ class TermTurn(Turn):
                 continue  # nearly all of them: a comparison of their fields would cost more
             if old is None or old.status is not node.status:
                 self.change(witnesses=witnesses_of(after.nodes))
-            if old is None or old != node or before.epoch != after.epoch:
+            if name not in answered and (old is None or old != node or before.epoch != after.epoch):
                 term = m.Term(after.epoch, node.revision)
                 self.emit(SendNudge(m.Nudge(node=name, term=term)))
 

@@ -208,6 +208,9 @@ class SimNode:
                 if self.hooks:
                     world.checker.ends_reported(self.name, sync.ended)
                 world.send_to_leaders(self.name, sync)
+            case agent.SyncLater(at=at):
+                wait = max(at - self.clock(), 0.0) + 1e-6
+                world.after_local(self.name, wait, self.sync_due(self.generation))
             case agent.Persist(record=record):
                 self.durable("agent", lambda: self.write_record(record))
                 self.soon(lambda: agent.Persisted(self.clock(), record))
@@ -234,6 +237,11 @@ class SimNode:
                 world.send(answer.witness, answer.asker, answer)
             case agent.LogLine(text=text):
                 world.tell(self.name, text)
+
+    def sync_due(self, generation: int) -> Callable[[], None]:
+        """What a planned sync of the present agent process does, unless that has ended."""
+        due = lambda: agent.SyncDue(self.clock())  # noqa: E731
+        return lambda: self.to_agent(due) if generation == self.generation else None
 
     def end_written(self, end: m.ExitRecord) -> agent.EndWritten:
         """The event for a lost keeper's record on disk."""
