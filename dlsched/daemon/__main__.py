@@ -14,6 +14,8 @@ from pathlib import Path
 from dlsched.core.errors import DlschedError
 from dlsched.daemon.daemon import Daemon
 from dlsched.daemon.long_lived import share_one_heap
+from dlsched.daemon.round.configured import named_policies, of_section
+from dlsched.daemon.round.parts import refuse_unknown
 from dlsched.daemon.settings import Settings, load_settings
 from dlsched.system.log_lines import log_to_stderr
 
@@ -34,11 +36,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--insecure-loopback", action="store_true",
         help="development: no certificates, this machine only",
     )  # fmt: skip
-    parser.add_argument("--check", action="store_true", help="read the configuration and stop")
+    parser.add_argument("--check", action="store_true", help="check the configuration and stop")
     given = parser.parse_args(argv)
     try:
         settings = _settings(given)
         if given.check:
+            for section, policy in named_policies(settings).items():
+                with of_section(section):
+                    refuse_unknown(policy)
             print(f"{given.config}: fine")  # the answer
             return 0
         _log(settings.daemon.log_level)

@@ -32,10 +32,10 @@ from dlsched.daemon.reported.failures import Failures
 from dlsched.daemon.reported.idle_gpus import IdleGpus
 from dlsched.daemon.reported.speeds import SpeedTable
 from dlsched.daemon.reported.training_profiles import TrainingProfiles
-from dlsched.daemon.round.host_profiles import read_host_profiles
+from dlsched.daemon.round.configured import round_settings
 from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.round.round_state import RoundState
-from dlsched.daemon.settings import RoundSection, Settings, ShadowSection
+from dlsched.daemon.settings import Settings
 from dlsched.daemon.short_tasks.exchange import TaskLists
 from dlsched.daemon.site_rules.partition_access import PartitionAccess
 from dlsched.daemon.tenants import Tenants, configured
@@ -51,40 +51,6 @@ from dlsched.system.clock import boottime, wall
 log = logging.getLogger("dlsched.daemon")
 _FOLLOWED = (SpeedsSet, SpeedsForgotten, TenantSet, TenantRemoved, TenantsConfigured, Drained)
 NOT_CONFIGURED = "no longer in the configuration"  # why a node is drained
-
-
-def named_parts(chosen: RoundSection | ShadowSection) -> dict[str, str]:
-    """The parts that a section names, by stage."""
-    parts = {
-        "scheduling": chosen.policy,
-        "placement": chosen.placement,
-        "admission": chosen.admission,
-        "fairness": chosen.fairness,
-        "estimator": chosen.estimate,
-        "host": chosen.host,
-    }
-    return {stage: name for stage, name in parts.items() if name}
-
-
-def round_settings(settings: Settings) -> RoundSettings:
-    """How rounds are decided, as the configuration says."""
-    chosen = settings.round
-    return RoundSettings(
-        parts=named_parts(chosen),
-        options=chosen.options,
-        round_s=chosen.interval_s,
-        seed=chosen.seed,
-        restart_overhead_s=chosen.restart_overhead_s,
-        min_run_s=chosen.min_run_s,
-        preempt_mode=chosen.preempt_mode,
-        host_profiles=read_host_profiles(chosen.host_profiles),
-    )
-
-
-def shadow_settings(settings: Settings, present: RoundSettings) -> RoundSettings | None:
-    """How a policy in the shadow decides, as the configuration says; None: there is none."""
-    chosen = settings.shadow
-    return present.changed(named_parts(chosen), chosen.options) if chosen.policy else None
 
 
 class Cluster(LedgerFollower):

@@ -18,7 +18,7 @@ from grpc_health.v1 import (  # type: ignore[import-untyped]
     health_pb2_grpc,
 )
 
-from dlsched.core.errors import BadInput, plural
+from dlsched.core.errors import BadInput, PolicyFailed, plural
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.cluster_admin import ClusterAdmin
 from dlsched.daemon.control.service import ControlService
@@ -32,6 +32,7 @@ from dlsched.daemon.metrics.metrics import Metrics
 from dlsched.daemon.nodes.agents import Agents
 from dlsched.daemon.notifying.notifier import Notifier
 from dlsched.daemon.predictions import Predictions
+from dlsched.daemon.round.configured import named_policies, of_section
 from dlsched.daemon.round.worker import PolicyWorker
 from dlsched.daemon.rounds import Rounds
 from dlsched.daemon.settings import Settings
@@ -128,6 +129,8 @@ class Daemon:
         self.cluster = Cluster(self.driver, settings, agents)
         parts.push_async_callback(self.cluster.fencing.close)
         worker = PolicyWorker(time_limit_s=settings.round.time_limit_s)
+        parts.push_async_callback(worker.close)
+        await self._check_policies(worker)
         self.rounds = Rounds(self.cluster, worker, self._metrics)
         parts.push_async_callback(self.rounds.stop)
         gpu_hours = GpuHours(self.cluster, self.rounds)
@@ -249,6 +252,15 @@ class Daemon:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _check_policies(self, worker: PolicyWorker) -> None:
+        """Refuse a configuration whose policies cannot be made; the first round tells the rest."""
+        for section, policy in named_policies(self.settings).items():
+            try:
+                with of_section(section):
+                    await worker.check_policy(policy)
+            except PolicyFailed as error:
+                log.error("event=policy-failed why=%r", str(error))
 
     async def _warm_up(self, worker: PolicyWorker) -> None:
         with contextlib.suppress(Exception):  # the first round says what is wrong with it

@@ -12,11 +12,12 @@ import pytest
 
 from dlsched.core.errors import BadInput, NotTrusted
 from dlsched.daemon.__main__ import main
-from dlsched.daemon.cluster import round_settings
+from dlsched.daemon.daemon import Daemon
+from dlsched.daemon.round.configured import round_settings
 from dlsched.daemon.settings import load_settings
 from dlsched.rpc.v1 import control_pb2 as c
 
-from .cluster_of_tests import Running, eventually, job
+from .cluster_of_tests import Running, eventually, job, settings_of
 from .scripted_agent import ScriptedAgent
 
 WRONG = [
@@ -50,6 +51,57 @@ def test_a_wrong_file_exits_with_code_two(
     (tmp_path / "d.toml").write_text("[x]\n")
     assert main(["--config", str(tmp_path / "d.toml")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+BAD_POLICIES = [
+    (
+        "[round]\npolicy = 'lass'\n",
+        "round of the configuration: policy 'lass' is not known",
+    ),
+    (
+        "[round]\nestimate = 'oracle'\n",
+        "round of the configuration: --estimate oracle needs",
+    ),
+    (
+        "[round]\npolicy = 'chronus'\noptions = ['lease_s=20']\n",
+        "round of the configuration: option chronus.lease_s must be at least 60, not 20",
+    ),
+    ("[shadow]\npolicy = 'lass'\n", "shadow of the configuration: policy 'lass' is not"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), BAD_POLICIES, ids=["name", "part", "value", "shadow"])
+def test_a_policy_that_cannot_be_made_is_refused_before_a_round_needs_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    async def start() -> None:
+        given = settings_of(tmp_path)
+        daemon = Daemon(load_settings(file).model_copy(update={"daemon": given.daemon}))
+        try:
+            await daemon.start()
+        finally:
+            await daemon.stop()
+
+    file = tmp_path / "d.toml"
+    file.write_text(text)
+    assert main(["--config", str(file), "--check"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"dlsched daemon: section {said}")
+    assert told.count("\n") == 1
+    with pytest.raises(BadInput) as error:
+        asyncio.run(start())
+    assert f"dlsched daemon: {error.value}\n" == told
+
+
+def test_a_policy_that_fails_only_in_rounds_does_not_stop_a_start(tmp_path: Path) -> None:
+    """It may hang while it is imported: the daemon leads all the same, and says so."""
+
+    async def scene() -> None:
+        options = {"policy": "las", "options": ["misfit=skip"], "time_limit_s": 1e-6}
+        async with Running(settings_of(tmp_path, round=options)) as running:
+            assert await running.caller().submit()
+
+    asyncio.run(scene())
 
 
 def test_the_example_configuration_is_valid() -> None:

@@ -14,10 +14,11 @@ from dlsched import __version__
 from dlsched.core.cluster.cell_rules import CellRules
 from dlsched.core.cluster.description import ANY_TYPE
 from dlsched.core.errors import BadInput, plural
-from dlsched.daemon.cluster import Cluster, named_parts, round_settings
+from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.bounds import check_count, check_text
 from dlsched.daemon.control.predicting.calibration import calibration_of
 from dlsched.daemon.control.shares import put_shares
+from dlsched.daemon.round.configured import named_parts, round_settings
 from dlsched.daemon.round.forecasts.later_arrivals import later_of
 from dlsched.daemon.round.snapshot_builder import copy_present
 from dlsched.daemon.rounds import Rounds

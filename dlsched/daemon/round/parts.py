@@ -133,6 +133,15 @@ def live_parts(settings: RoundSettings, *, has_quotas: bool) -> Parts:
     return parts
 
 
+def refuse_unknown(settings: RoundSettings) -> None:
+    """Refuse parts that no cluster could have, before anything is known of its jobs and quotas.
+
+    Raises:
+        BadInput: as for `live_parts`.
+    """
+    live_parts(settings, has_quotas=True)
+
+
 def refuse_unfit(parts: Parts, table: UnitTable) -> None:
     """Refuse parts that need a column which live jobs do not have.
 

@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from dlsched.core.errors import BadInput, PolicyFailed
 from dlsched.daemon.round.codec import HEADER, decode, encode
@@ -92,6 +92,16 @@ class PolicyWorker:
         task = f"policy {snapshot.settings.policy}"
         answer, cpu_s = await self._ask("decide", snapshot.to_bytes(), task, self.time_limit_s)
         return replace(Decided.from_bytes(answer), cpu_s=cpu_s)
+
+    async def check_policy(self, settings: RoundSettings) -> None:
+        """Could these parts be switched on, whatever the jobs are?
+
+        Raises:
+            BadInput: an unknown part, option or value.
+            PolicyFailed: the part took too long or its process died.
+        """
+        data = encode(asdict(settings))
+        await self._ask("check", data, f"policy {settings.policy}", self.time_limit_s)
 
     async def try_policy(self, settings: RoundSettings, snapshot: LiveSnapshot) -> None:
         """Can these parts be switched on, for the jobs there are now?

@@ -24,7 +24,7 @@ from dlsched.daemon.round.decide import decide, table_for_needs
 from dlsched.daemon.round.forecasts.alternatives import Question
 from dlsched.daemon.round.forecasts.answering import answer
 from dlsched.daemon.round.forecasts.forecasting import foreseen
-from dlsched.daemon.round.parts import live_parts, refuse_unfit
+from dlsched.daemon.round.parts import RoundSettings, live_parts, refuse_unfit, refuse_unknown
 from dlsched.daemon.round.restore import cluster_of
 from dlsched.daemon.round.snapshot import LiveSnapshot
 
@@ -55,7 +55,7 @@ def _answer(verb: str, data: bytes) -> list[object]:
     except SystemExit as error:
         return ["failed", f"{_of_policy(data)}it wanted to end its process: {error!r}"]
     except BadInput as error:
-        return ["refused" if verb in ("try", "suppose") else "failed", str(error)]
+        return ["refused" if verb in ("check", "try", "suppose") else "failed", str(error)]
     except DlschedError as error:
         return ["failed", str(error)]
     except MemoryError:
@@ -74,6 +74,11 @@ def _of_policy(data: bytes) -> str:
 
 def _decide(data: bytes) -> bytes:
     return decide(LiveSnapshot.from_bytes(data), time.process_time).to_bytes()
+
+
+def _check(data: bytes) -> bytes:
+    refuse_unknown(RoundSettings(**decode(data)))
+    return b""
 
 
 def _try(data: bytes) -> bytes:
@@ -101,7 +106,13 @@ def _suppose(data: bytes) -> bytes:
     return encode([asdict(each) for each in answer(Question.from_bytes(data))])
 
 
-_VERBS = {"decide": _decide, "try": _try, "forecast": _forecast, "suppose": _suppose}
+_VERBS = {
+    "decide": _decide,
+    "check": _check,
+    "try": _try,
+    "forecast": _forecast,
+    "suppose": _suppose,
+}
 
 
 def main(arguments: list[str]) -> None:

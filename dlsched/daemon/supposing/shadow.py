@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.errors import BadInput, PolicyFailed
-from dlsched.daemon.cluster import Cluster, shadow_settings
+from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.leader_driver import LedgerFollower
+from dlsched.daemon.round.configured import shadow_settings
 from dlsched.daemon.round.decided import Decided
 from dlsched.daemon.round.forecasts.alternatives import Alternative, Outcome, Question
 from dlsched.daemon.round.parts import RoundSettings
