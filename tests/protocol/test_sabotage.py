@@ -19,7 +19,7 @@ sabotage = importlib.util.module_from_spec(_spec)
 sys.modules[_spec.name] = sabotage
 _spec.loader.exec_module(sabotage)
 
-SEEDS = 150  # a rule that few schedules need is first missed at seed 121
+SEEDS = 150  # few schedules need some of the rules
 
 
 @pytest.mark.parametrize("name", sorted(sabotage.SITUATIONS))
@@ -37,5 +37,5 @@ def test_the_checker_notices_a_broken_rule(
     seeds = 1 if broken.theme in sabotage.SITUATIONS else SEEDS
     with pytest.raises(InvariantBroken) as found:  # noqa: PT012  # the first seed that shows it
         for seed in range(seeds):
-            sabotage.play(broken.theme, seed)
+            sabotage.play(broken.theme, broken.first_seed + seed)
     assert str(found.value).startswith(tuple(broken.promises)), str(found.value)
