@@ -173,9 +173,10 @@ def _span(seconds: float | None) -> str:
     return "-" if seconds is None else duration_text(seconds)
 
 
-def _ran(
-    state: str, run_s: float | None, started_at: float | None, ended_at: float | None, now: float
+def ran(
+    state: str, ended_at: float | None, run_s: float | None, started_at: float | None, now: float
 ) -> str:
+    """How long a job has run; `-` while it waits for its first run."""
     waits = Job.waits(state, ended_at)
     if run_s is None and started_at is not None and not waits:
         return _span((ended_at or now) - started_at)
@@ -327,8 +328,8 @@ _ALL: tuple[Column[Row], ...] = (
         "time",
         "TIME",
         "time executed",
-        "state run_s started_at ended_at now",
-        _ran,
+        "state ended_at run_s started_at now",
+        ran,
         right=True,
     ),
     _field("limit", "LIMIT", "time limit", "time_limit_s", _span),

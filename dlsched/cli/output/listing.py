@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from dlsched.cli.output.terminal import Terminal, aligned, columns_of, cut, shown
+from dlsched.cli.output.terminal import Terminal, aligned, all_shown, columns_of, cut
 from dlsched.core.errors import BadInput, not_known
 from dlsched.record import Record
 from dlsched.rpc.columns import Column as Values
@@ -97,7 +97,7 @@ def lines(
         header: with titles?
     """
     cells = [of_rows(column.text) for column in columns]
-    cells = [each._replace(values=_safe(each.values)) for each in cells]
+    cells = [each._replace(values=all_shown(each.values)) for each in cells]
     widths = [
         max(columns_of(column.title) if header else 0, _width(each.values) if count else 0)
         for column, each in zip(columns, cells, strict=True)
@@ -122,12 +122,6 @@ def lines(
         pieces += [GAP, fitted]
     for line in texts_of(pieces[1:], count):
         yield line.rstrip()
-
-
-def _safe(texts: Sequence[str]) -> Sequence[str]:
-    """The cells of a column as a terminal may show them; most need no look at each one."""
-    joined = "".join(texts)
-    return texts if joined.isascii() and joined.isprintable() else [shown(text) for text in texts]
 
 
 def _width(texts: Sequence[str]) -> int:

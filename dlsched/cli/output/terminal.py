@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import unicodedata
+from collections.abc import Sequence
 
 from dlsched.core.errors import not_known
 from dlsched.record import Record
@@ -88,6 +89,12 @@ def shown(text: str, *, lines: bool = False) -> str:
         else ascii(letter)[1:-1]
         for letter in text
     )
+
+
+def all_shown(texts: Sequence[str]) -> Sequence[str]:
+    """Return many texts as `shown` returns each; most need no look at each one."""
+    joined = "".join(texts)
+    return texts if joined.isascii() and joined.isprintable() else list(map(shown, texts))
 
 
 def columns_of(text: str) -> int:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from dlsched.cli.output.terminal import shown
+from dlsched.cli.output.terminal import all_shown
 from dlsched.core.errors import BadInput, not_known, shorten
+from dlsched.rpc.columns import Column, texts
 
 T = TypeVar("T")
 LEAST_NAME = 8  # letters of a job's name on a narrow terminal
@@ -96,9 +97,16 @@ def all_of(cells: Iterable[Cell[T]]) -> list[Part[T]]:
     return parts[1:]
 
 
+def of_each(rows: Iterable[T]) -> tuple[Callable[[Callable[[T], str]], Column], int]:
+    """Return what `lines` takes, for rows that exist one by one."""
+    kept = list(rows)
+    return lambda text: Column(list(map(text, kept))), len(kept)
+
+
 def lines(
     parts: Sequence[Part[T]],
-    rows: Iterable[T],
+    of_rows: Callable[[Callable[[T], str]], Column],
+    count: int,
     *,
     header: bool = True,
     separator: str | None = None,
@@ -110,24 +118,27 @@ def lines(
 
     Args:
         parts: of each line; a width cuts, as in Slurm.
-        rows: one line each.
+        of_rows: returns for all rows what a cell's `text` returns for one.
+        count: of the rows.
         header: whether the titles come first.
         separator: stands between cells, in place of widths and what is between them.
         rule: a line of dashes below the titles.
         padded: whether cells without a width are as wide as the widest; else as their texts.
         within: the width of the terminal: names of jobs are cut to fit it; None: they are not.
     """
-    kept = list(rows)
     cells = [part for part in parts if part.cell is not None] if separator else parts
-    texts = [[shown(part.cell.text(row)) if part.cell else "" for row in kept] for part in cells]
+    columns = [of_rows(part.cell.text) if part.cell else Column([""]) for part in cells]
+    columns = [each._replace(values=all_shown(each.values)) for each in columns]
     titles = [part.cell.title if part.cell else "" for part in cells]
     if separator is not None:
-        table = [*([titles] if header else []), *zip(*texts, strict=True)]
-        yield from (separator.join(line) for line in table)
+        pieces = [piece for each in columns for piece in (separator, each)]
+        yield from [separator.join(titles)] if header else []
+        yield from texts(pieces[1:], count)
         return
     widths = [
-        part.width or max([len(title) if header else 0, *map(len, column)])
-        for part, title, column in zip(cells, titles, texts, strict=True)
+        part.width
+        or max(len(title) if header else 0, max(map(len, each.values), default=0) if count else 0)
+        for part, title, each in zip(cells, titles, columns, strict=True)
     ]
 
     if within is not None:
@@ -136,21 +147,24 @@ def lines(
         for k in of_name if beyond > 0 else ():
             widths[k] = max(widths[k] - beyond, min(widths[k], LEAST_NAME))
 
-    def line(words: Sequence[str]) -> str:
+    def fitted(words: Sequence[Column]) -> list[Column]:
         made = []
-        for part, word, width in zip(cells, words, widths, strict=True):
+        for part, column, width in zip(cells, words, widths, strict=True):
             if part.cell is None:
-                made.append(part.between)
+                made.append(Column([part.between]))
+            elif not (padded or part.width):
+                made.append(column)
             else:
-                if not (padded or part.width):
-                    made.append(word)
-                    continue
-                cut = word[:width]
-                made.append(cut.rjust(width) if part.right else cut.ljust(width))
-        return "".join(made).rstrip()
+                fit = str.rjust if part.right else str.ljust
+                values = [fit(word[:width], width) for word in column.values]
+                made.append(column._replace(values=values))
+        return made
+
+    def line(words: Sequence[str]) -> str:
+        return "".join(texts(fitted([Column([word]) for word in words]), 1)).rstrip()
 
     if header:
         yield line(titles)
         if rule:
             yield line(["-" * width for width in widths])
-    yield from map(line, zip(*texts, strict=True))
+    yield from map(str.rstrip, texts(fitted(columns), count))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pwd
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from dlsched.cli.jobs.job_columns import COLUMNS, STATE_CODES, Row
+from dlsched.cli.jobs.job_columns import COLUMNS, STATE_CODES, OfFields, Row, ran
 from dlsched.cli.slurm.formats import Cell, moment
 from dlsched.cli.slurm.sacct import CELLS
 from dlsched.cli.slurm.sacct_steps import Line
@@ -25,65 +26,61 @@ _WHY_ENDED = {  # Slurm's words
 }
 
 
-def nodes_of(row: Row) -> int:
-    """Return on how many nodes it is, or is to be."""
-    return len(row.job.nodes) or len(row.job.gang) or 1
+def nodes_of(nodes: Sequence[str], gang: Sequence[int]) -> int:
+    """Return on how many nodes a job is, or is to be."""
+    return len(nodes) or len(gang) or 1
 
 
-def asked_features(job: Job) -> str:
+def asked_features(asked: Mapping[str, Any], gpu_types: Sequence[str]) -> str:
     """What a job asks of its nodes, as Slurm writes it."""
-    return str(job.asked.get("constraint") or "|".join(job.gpu_types) or "(null)")
+    return str(asked.get("constraint") or "|".join(gpu_types) or "(null)")
 
 
-def _why(row: Row) -> str:
-    if row.job.ended_at is not None:
-        return _WHY_ENDED.get(row.job.state, "None")
-    reason = row.job.reason or ("None" if not row.job.is_pending else "Priority")
+def _why(state: str, ended_at: float | None, reason: str | None) -> str:
+    if ended_at is not None:
+        return _WHY_ENDED.get(state, "None")
+    reason = reason or ("Priority" if Job.waits(state, ended_at) else "None")
     return reason.partition(":")[0].partition(";")[0]
 
 
-def _where(row: Row) -> str:
+def _where(state: str, ended_at: float | None, reason: str | None, nodes: Sequence[str]) -> str:
     """The nodes; of jobs that wait, and as in Slurm of some that have ended, why."""
-    told = row.job.is_pending or row.job.state in _WHY_ENDED.keys() - {"NODE_FAIL"}
-    return f"({_why(row)})" if told else fold(row.job.nodes)
+    told = Job.waits(state, ended_at) or state in _WHY_ENDED.keys() - {"NODE_FAIL"}
+    return f"({_why(state, ended_at, reason)})" if told else fold(nodes)
 
 
-def _limit(row: Row) -> str:
-    limit = row.job.time_limit_s
+def _limit(limit: float | None) -> str:
     return "UNLIMITED" if limit is None else duration_text(limit)
 
 
-def _left(row: Row) -> str:
-    limit = row.job.time_limit_s
-    return "UNLIMITED" if limit is None else duration_text(limit - (row.job.run_s or 0.0))
+def _left(limit: float | None, run_s: float | None) -> str:
+    return "UNLIMITED" if limit is None else duration_text(limit - (run_s or 0.0))
 
 
-def _start(row: Row) -> str:
-    job = row.job
-    return moment(job.predicted_start_at if job.is_pending else job.started_at, "N/A")
+def _start(
+    state: str, started_at: float | None, ended_at: float | None, predicted: float | None
+) -> str:
+    return moment(predicted if Job.waits(state, ended_at) else started_at, "N/A")
 
 
-def _end(row: Row) -> str:
-    job = row.job
-    if job.ended_at is not None:
-        return moment(job.ended_at)
-    if job.started_at is None or job.time_limit_s is None:
-        return "N/A"
-    return moment(job.started_at + job.time_limit_s, "N/A")
+def _end(started_at: float | None, ended_at: float | None, limit: float | None) -> str:
+    if ended_at is not None:
+        return moment(ended_at)
+    return "N/A" if started_at is None or limit is None else moment(started_at + limit, "N/A")
 
 
-def _state(row: Row) -> str:
-    return _SLURMS.get(row.job.state, row.job.state)
+def _state(state: str) -> str:
+    return _SLURMS.get(state, state)
 
 
-def _time(row: Row) -> str:
+def _time(state: str, ended_at: float | None, *others: Any) -> str:
     """Of the present run: of a job that waits again, Slurm says nothing of earlier ones."""
-    found = "-" if row.job.is_pending else COLUMNS["time"].text(row)
+    found = "-" if Job.waits(state, ended_at) else ran(state, ended_at, *others)
     return "0:00" if found == "-" else found
 
 
-def _of(name: str) -> Callable[[Row], str]:
-    return lambda row: str(getattr(row.job, name) or "(null)")
+def _or_null(value: object) -> str:
+    return str(value or "(null)")
 
 
 def _tres(row: Row) -> str:
@@ -106,84 +103,98 @@ def _command(row: Row) -> str:
     return detail.wrap or " ".join(detail.command) or "(null)"
 
 
-def _memory(row: Row) -> str:
-    size = row.job.asked.get("memory_bytes")
+def _memory(asked: Mapping[str, Any]) -> str:
+    size = asked.get("memory_bytes")
     return memory_text(size) if isinstance(size, int) else "0"
 
 
-def _user_id(row: Row) -> str:
+def _user_id(user: str | None) -> str:
     try:
-        return str(pwd.getpwnam(row.job.user or "").pw_uid)
+        return str(pwd.getpwnam(user or "").pw_uid)
     except KeyError:
-        return row.job.user or ""
+        return user or ""
 
 
-def _hosts(row: Row, field: str) -> str:
-    names = row.job.asked.get(field)
+def _hosts(names: object) -> str:
     return fold(names) if isinstance(names, list | tuple) else ""
 
 
-def _sharing(row: Row) -> str:
-    return "NO" if row.job.asked.get("exclusive") else "OK"
-
-
-def asked_gres(job: Job) -> str:
+def asked_gres(gang: Sequence[int], gpus: int, gpus_by_type: str | None) -> str:
     """GPUs on each node, as Slurm writes them: `gres:gpu:a100:2,gres:gpu:v100:2`; none: empty."""
-    count = max(job.gang, default=job.gpus)
-    each = (job.gpus_by_type or str(count)).split(",")
+    count = max(gang, default=gpus)
+    each = (gpus_by_type or str(count)).split(",")
     return ",".join(f"gres:gpu:{gpus}" for gpus in each) if count else ""
 
 
+def _cell(title: str, fields: str, make: Callable[..., str] = _or_null) -> Cell[Row]:
+    """A cell of some fields of a row."""
+    return Cell(title, OfFields(fields, make))
+
+
+def _number(value: float | None) -> str:
+    return f"{value or 0:g}"
+
+
+def _submitted(at: float | None) -> str:
+    return moment(at, "N/A")
+
+
 _CELLS: dict[str, tuple[str, Cell[Row]]] = {  # by name: the letter, and the cell
-    "JobID": ("A", Cell("JOBID", lambda row: str(row.job.job_id))),
-    "JobArrayID": ("i", Cell("JOBID", lambda row: row.shown_id)),
+    "JobID": ("A", _cell("JOBID", "job_id", str)),
+    "JobArrayID": ("i", Cell("JOBID", COLUMNS["id"].text)),
     "ArrayJobID": (
         "F",
-        Cell("ARRAY_JOB_ID", lambda row: str(row.job.array_job_id or row.job.job_id)),
+        _cell("ARRAY_JOB_ID", "array_job_id job_id", lambda *ids: str(ids[0] or ids[1])),
     ),
     "ArrayTaskID": (
         "K",
-        Cell(
-            "ARRAY_TASK_ID",
-            lambda row: "N/A" if row.job.array_task_id is None else str(row.job.array_task_id),
-        ),
+        _cell("ARRAY_TASK_ID", "array_task_id", lambda task: "N/A" if task is None else str(task)),
     ),
-    "Partition": ("P", Cell("PARTITION", _of("partition"))),
-    "Name": ("j", Cell("NAME", _of("name"))),
-    "UserName": ("u", Cell("USER", _of("user"))),
-    "Account": ("a", Cell("ACCOUNT", lambda row: row.job.account or row.job.vc or "(null)")),
-    "QOS": ("q", Cell("QOS", _of("priority_class"))),
-    "StateCompact": ("t", Cell("ST", lambda row: STATE_CODES.get(row.job.state, "?"))),
-    "State": ("T", Cell("STATE", _state)),
-    "TimeUsed": ("M", Cell("TIME", _time)),
-    "TimeLimit": ("l", Cell("TIME_LIMIT", _limit)),
-    "TimeLeft": ("L", Cell("TIME_LEFT", _left)),
-    "NumNodes": ("D", Cell("NODES", lambda row: str(nodes_of(row)))),
-    "NumCPUs": ("C", Cell("CPUS", lambda row: str(row.job.asked.get("cpus") or ""))),
-    "ReasonList": ("R", Cell("NODELIST(REASON)", _where)),
-    "NodeList": ("N", Cell("NODELIST", lambda row: fold(row.job.nodes))),
-    "Reason": ("r", Cell("REASON", _why)),
-    "Priority": ("Q", Cell("PRIORITY", lambda row: f"{row.job.priority or 0:g}")),
-    "PriorityLong": ("p", Cell("PRIORITY", lambda row: f"{row.job.priority or 0:g}")),
-    "SubmitTime": ("V", Cell("SUBMIT_TIME", lambda row: moment(row.job.submitted_at, "N/A"))),
-    "StartTime": ("S", Cell("START_TIME", _start)),
-    "EndTime": ("e", Cell("END_TIME", _end)),
-    "Dependency": ("E", Cell("DEPENDENCY", lambda row: ",".join(row.job.dependencies) or "(null)")),
+    "Partition": ("P", _cell("PARTITION", "partition")),
+    "Name": ("j", _cell("NAME", "name")),
+    "UserName": ("u", _cell("USER", "user")),
+    "Account": ("a", _cell("ACCOUNT", "account vc", lambda account, vc: _or_null(account or vc))),
+    "QOS": ("q", _cell("QOS", "priority_class")),
+    "StateCompact": ("t", _cell("ST", "state", lambda state: STATE_CODES.get(state, "?"))),
+    "State": ("T", _cell("STATE", "state", _state)),
+    "TimeUsed": ("M", _cell("TIME", "state ended_at run_s started_at now", _time)),
+    "TimeLimit": ("l", _cell("TIME_LIMIT", "time_limit_s", _limit)),
+    "TimeLeft": ("L", _cell("TIME_LEFT", "time_limit_s run_s", _left)),
+    "NumNodes": ("D", _cell("NODES", "nodes gang", lambda *of: str(nodes_of(*of)))),
+    "NumCPUs": ("C", _cell("CPUS", "asked", lambda asked: str(asked.get("cpus") or ""))),
+    "ReasonList": ("R", _cell("NODELIST(REASON)", "state ended_at reason nodes", _where)),
+    "NodeList": ("N", _cell("NODELIST", "nodes", fold)),
+    "Reason": ("r", _cell("REASON", "state ended_at reason", _why)),
+    "Priority": ("Q", _cell("PRIORITY", "priority", _number)),
+    "PriorityLong": ("p", _cell("PRIORITY", "priority", _number)),
+    "SubmitTime": ("V", _cell("SUBMIT_TIME", "submitted_at", _submitted)),
+    "StartTime": ("S", _cell("START_TIME", "state started_at ended_at predicted_start_at", _start)),
+    "EndTime": ("e", _cell("END_TIME", "started_at ended_at time_limit_s", _end)),
+    "Dependency": ("E", _cell("DEPENDENCY", "dependencies", lambda all_: _or_null(",".join(all_)))),
     "tres-alloc": ("", Cell("TRES_ALLOC", _tres)),
-    "tres-per-node": ("b", Cell("TRES_PER_NODE", lambda row: asked_gres(row.job) or "N/A")),
-    "Feature": ("f", Cell("FEATURES", lambda row: asked_features(row.job))),
-    "Comment": ("k", Cell("COMMENT", _of("comment"))),
-    "SchedNodes": ("Y", Cell("SCHEDNODES", lambda row: "(null)")),
+    "tres-per-node": (
+        "b",
+        _cell("TRES_PER_NODE", "gang gpus gpus_by_type", lambda *of: asked_gres(*of) or "N/A"),
+    ),
+    "Feature": ("f", _cell("FEATURES", "asked gpu_types", asked_features)),
+    "Comment": ("k", _cell("COMMENT", "comment")),
+    "SchedNodes": ("Y", _cell("SCHEDNODES", "", lambda: "(null)")),
     "Why": ("W", Cell("WHY", COLUMNS["where"].text)),
-    "MinMemory": ("m", Cell("MIN_MEMORY", _memory)),
-    "MinCPUs": ("c", Cell("MIN_CPUS", lambda row: str(row.job.asked.get("cpus_per_task") or 1))),
-    "UserID": ("U", Cell("USER", _user_id)),
-    "BatchHost": ("B", Cell("EXEC_HOST", lambda row: (*row.job.nodes, "n/a")[0])),
-    "ReqNodes": ("n", Cell("REQ_NODES", lambda row: _hosts(row, "only_nodes"))),
-    "ExcNodes": ("x", Cell("EXC_NODES", lambda row: _hosts(row, "not_nodes"))),
-    "Nice": ("y", Cell("NICE", lambda row: f"{-(row.job.priority or 0):g}")),
-    "OverSubscribe": ("h", Cell("OVER_SUBSCRIBE", _sharing)),
-    "Reservation": ("v", Cell("RESERVATION", lambda row: "(null)")),
+    "MinMemory": ("m", _cell("MIN_MEMORY", "asked", _memory)),
+    "MinCPUs": (
+        "c",
+        _cell("MIN_CPUS", "asked", lambda asked: str(asked.get("cpus_per_task") or 1)),
+    ),
+    "UserID": ("U", _cell("USER", "user", _user_id)),
+    "BatchHost": ("B", _cell("EXEC_HOST", "nodes", lambda nodes: (*nodes, "n/a")[0])),
+    "ReqNodes": ("n", _cell("REQ_NODES", "asked", lambda asked: _hosts(asked.get("only_nodes")))),
+    "ExcNodes": ("x", _cell("EXC_NODES", "asked", lambda asked: _hosts(asked.get("not_nodes")))),
+    "Nice": ("y", _cell("NICE", "priority", lambda priority: f"{-(priority or 0):g}")),
+    "OverSubscribe": (
+        "h",
+        _cell("OVER_SUBSCRIBE", "asked", lambda asked: "NO" if asked.get("exclusive") else "OK"),
+    ),
+    "Reservation": ("v", _cell("RESERVATION", "", lambda: "(null)")),
     "WorkDir": ("Z", Cell("WORK_DIR", lambda row: _detail_of(row).working_directory or "")),
     "Command": ("o", Cell("COMMAND", _command)),
 }

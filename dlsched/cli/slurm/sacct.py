@@ -11,7 +11,7 @@ from dlsched.cli.jobs.job_filter import FilterOptions, job_filter
 from dlsched.cli.output.terminal import terminal
 from dlsched.cli.output.times import moment_or_ago
 from dlsched.cli.slurm.arguments import Arguments, given_by, joined, own_name
-from dlsched.cli.slurm.formats import Cell, by_names, lines, moment
+from dlsched.cli.slurm.formats import Cell, by_names, lines, moment, of_each
 from dlsched.cli.slurm.sacct_steps import Line, with_steps
 from dlsched.client.daemon_client import Client
 from dlsched.client.job_records import Job
@@ -221,7 +221,7 @@ def sacct(words: Sequence[str]) -> int:
         rows = [x for x in rows if x.job.shown_id in whole or x.job.shown_id + x.suffix in steps]
     for line in lines(
         parts,
-        rows,
+        *of_each(rows),
         header=not given.noheader,
         separator=separator,
         rule=separator is None,

@@ -154,7 +154,7 @@ def _job_lines(detail: object) -> Iterator[str]:
     reason = (job.reason or "None").partition(":")[0]
     state = {"STARTING": "CONFIGURING"}.get(job.state, job.state)
     tasks = asked.get("ntasks") or 1
-    features = asked_features(job)
+    features = asked_features(job.asked, job.gpu_types)
     yield f"JobId={job.job_id}{array} JobName={job.name or ''}"
     account = job.account or job.vc or ""
     yield (
@@ -199,7 +199,7 @@ def _job_lines(detail: object) -> Iterator[str]:
     folder = detail.working_directory or ""
     yield f"   StdErr={os.path.join(folder, detail.error or detail.output or '')}"
     yield f"   StdOut={os.path.join(folder, detail.output or '')}"
-    if gres := asked_gres(job):
+    if gres := asked_gres(job.gang, job.gpus, job.gpus_by_type):
         yield f"   TresPerNode={gres}"
     if job.comment:
         yield f"   Comment={job.comment}"

@@ -8,7 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dlsched.cli.slurm.arguments import Arguments, given_by, joined
-from dlsched.cli.slurm.formats import Cell, Part, all_of, by_letters, by_names, lines, moment
+from dlsched.cli.slurm.formats import (
+    Cell,
+    Part,
+    all_of,
+    by_letters,
+    by_names,
+    lines,
+    moment,
+    of_each,
+)
 from dlsched.client.daemon_client import Client
 from dlsched.client.records import Node
 from dlsched.client.submission.durations import duration_text
@@ -224,7 +233,7 @@ def sinfo(words: Sequence[str]) -> int:
     shown = [part.cell for part in parts if part.cell is not None]
     rows = _groups(nodes, partitions, asked, shown, by_node=given.Node)
     chosen = given.format or given_by("SINFO_FORMAT")
-    for line in lines(parts, rows, header=not given.noheader, padded=not chosen):
+    for line in lines(parts, *of_each(rows), header=not given.noheader, padded=not chosen):
         print(line)
     return 0
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from dlsched.cli.jobs.job_filter import FilterOptions, job_filter
 from dlsched.cli.slurm.arguments import Arguments, joined
-from dlsched.cli.slurm.formats import Cell, by_letters, lines
+from dlsched.cli.slurm.formats import Cell, by_letters, lines, of_each
 from dlsched.client.daemon_client import Client
 from dlsched.client.records import Detail
 from dlsched.core.errors import DlschedError
@@ -70,6 +70,6 @@ def sprio(words: Sequence[str]) -> int:
     if policy and policy != "multifactor":
         raise DlschedError(f"policy {policy} has no points; `dlsched show JOB --why-order`")
     ranked.sort(key=lambda each: int(each.order_numbers["position"]))
-    for line in lines(parts, ranked, header=not given.noheader):
+    for line in lines(parts, *of_each(ranked), header=not given.noheader):
         print(line)
     return 0

@@ -10,17 +10,18 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dlsched.cli.jobs.job_columns import ENDED_STATES, Row, rows_of
+from dlsched.cli.jobs.job_columns import ENDED_STATES, OfFields, Row, lines_of, rows_of
 from dlsched.cli.jobs.job_filter import FilterOptions, job_filter, states_of
 from dlsched.cli.output.terminal import terminal
 from dlsched.cli.slurm.arguments import Arguments, given_by, joined, own_name
-from dlsched.cli.slurm.formats import Part, all_of, by_letters, by_names, lines
+from dlsched.cli.slurm.formats import Part, all_of, by_letters, by_names, lines, of_each
 from dlsched.cli.slurm.queue_cells import LETTERS, NAMES, OF_DETAILS, DetailedRow, nodes_of
 from dlsched.cli.slurm.squeue_steps import LETTERS_OF_STEPS, USUAL_OF_STEPS, running_steps
 from dlsched.client.daemon_client import Client, filter_of
 from dlsched.core.errors import BadInput
 
 if TYPE_CHECKING:
+    from dlsched.client.job_records import Queue
     from dlsched.rpc.v1.control_pb2 import Filter
 
 USUAL = "%i %P %j %u %t %M %D %R"
@@ -97,9 +98,12 @@ def squeue(words: Sequence[str]) -> int:
     classes = set(joined(given.qos))
     is_usual, width = not (given.format or given_by("SQUEUE_FORMAT")), terminal().width
     detailed = any(part.cell is NAMES[name] for part in parts for name in OF_DETAILS)
+    made = [*(part.cell.text for part in parts if part.cell), *(key for key, _ in order)]
+    fields = [name for each in made if isinstance(each, OfFields) for name in each.fields]
+    of_fields = all(isinstance(each, OfFields) for each in made)
+    one_by_one = not of_fields or with_ended or classes or order or given.steps is not None
 
-    def once(cluster: Client) -> None:
-        found = cluster.queue(wanted, predict=given.start, unfold=given.array)
+    def rows_of_all(found: Queue, cluster: Client) -> list[Row]:
         rows = list(rows_of(found.rows(), predicted=given.start))
         if with_ended:
             rows = _and_ended(rows, cluster, wanted)
@@ -111,11 +115,21 @@ def squeue(words: Sequence[str]) -> int:
             rows = _with_details(cluster, rows)
         for key, backwards in reversed(order):
             rows.sort(key=key, reverse=backwards)
+        return rows
+
+    def once(cluster: Client) -> None:
+        is_brief = of_fields and "asked" not in fields
+        found = cluster.queue(wanted, predict=given.start, unfold=given.array, brief=is_brief)
+        if one_by_one:
+            of_rows, count = of_each(rows_of_all(found, cluster))
+        else:
+            of_rows, count = lines_of(found, predicted=given.start), found.lines.count
         if given.long and not given.noheader:
             print(time.strftime("%a %b %d %H:%M:%S %Y"))
         for line in lines(
             parts,
-            rows,
+            of_rows,
+            count,
             header=not given.noheader,
             padded=is_usual,
             within=width if is_usual else None,
@@ -190,17 +204,21 @@ def _order(keys: Sequence[str]) -> list[tuple[Callable[[Row], Any], bool]]:
 
 
 def _sort_key(letter: str) -> Callable[[Row], Any]:
-    numbers: dict[str, Callable[[Row], float]] = {
-        "i": lambda row: row.job.job_id,
-        "A": lambda row: row.job.job_id,
-        "M": lambda row: row.job.run_s or 0.0,
-        "D": nodes_of,
-        "p": lambda row: row.job.priority or 0.0,
-        "Q": lambda row: row.job.priority or 0.0,
-        "V": lambda row: row.job.submitted_at or 0.0,
-        "S": lambda row: row.job.started_at or row.job.predicted_start_at or 1e18,
+    numbers: dict[str, OfFields[float]] = {
+        "i": OfFields("job_id", int),
+        "A": OfFields("job_id", int),
+        "M": OfFields("run_s", _or_zero),
+        "D": OfFields("nodes gang", nodes_of),
+        "p": OfFields("priority", _or_zero),
+        "Q": OfFields("priority", _or_zero),
+        "V": OfFields("submitted_at", _or_zero),
+        "S": OfFields("started_at predicted_start_at", lambda *of: of[0] or of[1] or 1e18),
     }
     return numbers.get(letter, LETTERS[letter].text)
+
+
+def _or_zero(value: float | None) -> float:
+    return value or 0.0
 
 
 def _pause(text: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlsched.cli.slurm.arguments import Arguments, joined
-from dlsched.cli.slurm.formats import Cell, by_names, lines
+from dlsched.cli.slurm.formats import Cell, by_names, lines, of_each
 from dlsched.client.daemon_client import Client
 from dlsched.client.records import Share
 
@@ -59,6 +59,6 @@ def sshare(words: Sequence[str]) -> int:
     if users:
         found = [row for row in found if row.kind != "user" or row.name in users]
     separator = "|" if given.parsable or given.parsable2 else None
-    for line in lines(parts, found, header=not given.noheader, separator=separator):
+    for line in lines(parts, *of_each(found), header=not given.noheader, separator=separator):
         print(f"{line}|" if given.parsable else line)
     return 0

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from dlsched.cli.jobs.job_columns import COLUMNS, QUEUE, STATE_CODES, lines_of, rows_of
+from dlsched.cli.jobs.job_columns import COLUMNS, QUEUE, STATE_CODES, OfFields, lines_of, rows_of
 from dlsched.cli.output.listing import chosen_columns, lines, listing
 from dlsched.cli.output.terminal import Terminal
+from dlsched.cli.slurm import formats
+from dlsched.cli.slurm.formats import Part
+from dlsched.cli.slurm.queue_cells import NAMES as NAMES_OF_SQUEUE
 from dlsched.client.job_reading import queue_of, queue_page_of
 from dlsched.client.job_records import Queue
 from dlsched.rpc.columns import by_field, pack
@@ -49,6 +52,7 @@ ODD: dict[str, Any] = {
     "predicted_basis": "time limits",
     "cancelled_by": "bob",
     "comment": "50%",
+    "asked": c.JobRequest(memory_bytes=2**30, cpus=3, constraint="nvlink", only_nodes=["n1"]),
 }
 TERMINALS = (
     Terminal(),
@@ -99,6 +103,26 @@ def test_lines_by_column_are_those_of_the_jobs(seed: int, monkeypatch: pytest.Mo
             of_rows = lines_of(found, predicted=bool(seed % 3))
             by_column = list(lines(chosen, of_rows, found.lines.count, out))
             assert by_column == list(listing(chosen, one_by_one, out))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_lines_of_squeue_by_column_are_those_of_the_jobs(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.time", lambda: 1.75e9)
+    by = random.Random(seed)
+    pages = [[a_job(by, 30 * page + k + 1) for k in range(30)] for page in range(2)]
+    found = listed(pages, folded=bool(seed % 2))
+    rows = list(rows_of(found.rows(), predicted=False))
+    of_rows = lines_of(found, predicted=False)
+    cells = [cell for cell in NAMES_OF_SQUEUE.values() if isinstance(cell.text, OfFields)]
+    assert len(cells) > 30
+    for between in (" ", "%"):
+        parts = [part for cell in cells for part in (Part(cell=cell), Part(between=between))]
+        by_column = list(formats.lines(parts, of_rows, found.lines.count, padded=between == " "))
+        assert by_column == list(
+            formats.lines(parts, *formats.of_each(rows), padded=between == " ")
+        )
 
 
 def test_a_line_costs_few_calls_and_equal_cells_none() -> None:

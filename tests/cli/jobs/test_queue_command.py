@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from dlsched.cli.slurm.__main__ import main
 from dlsched.rpc.columns import by_field, pack
 from dlsched.rpc.v1 import control_pb2 as pb
 
@@ -273,6 +274,23 @@ def test_a_narrow_terminal_cuts_names_of_squeue_and_sacct_and_nothing_else(contr
         assert len(titles) <= 80
         assert set(ids.split()) <= set(row.split())
         assert "a-very-l" in row
+
+
+@pytest.mark.parametrize(
+    ("words", "brief"),
+    [
+        ("", True),
+        ("-S -t,i", True),
+        ("-o %i_%C", False),
+        ("-S m", False),
+        ("-O tres-alloc", False),
+        ("-s", False),
+    ],
+)
+def test_squeue_asks_for_what_jobs_asked_for_only_where_it_shows_that(control, words, brief):
+    control.answers["Queue"] = [pb.QueuePage(summary=pb.QueueSummary())]
+    assert main(["squeue", *words.split()]) == 0
+    assert control.request("Queue").brief == brief
 
 
 def test_a_wide_terminal_cuts_nothing(model):
