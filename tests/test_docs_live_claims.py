@@ -73,6 +73,9 @@ def test_the_security_page_has_the_page_of_bounds() -> None:
     assert " ".join(rows) in text
     assert f"most {bounds.VALUES:,} values of all its fields" in text
     assert f"at most {bounds.GANG_NODES:,} nodes together" in text
+    names, values = bounds.COLUMNS_OF_ONE, bounds.COLUMN_VALUES_OF_ONE
+    assert f"at most {names} names of them and {values:,} values" in text
+    assert f"those of all users {bounds.COLUMNS} names" in text
     assert f"counts, {bounds.NODES_OF_A_JOB:,} in one job" in text
     assert f"{size_text(bounds.ENVIRONMENT_BYTES)} of environments" in text
     assert f"at most {bounds.WORD_BYTES} bytes, and a pattern {bounds.PATTERN_STARS} stars" in text

@@ -80,6 +80,10 @@ NODES_OF_A_JOB = 10_000
 GANG_NODES = 200_000  # nodes of all gangs of a call, an array's elements counted each
 ENVIRONMENT_BYTES = 256 * MIB  # of the environments of all jobs of a call
 
+COLUMNS_OF_ONE = 64  # names of further columns (`extra`) in the live jobs of one user
+COLUMNS = 256  # of all users
+COLUMN_VALUES_OF_ONE = 100_000  # in the live jobs of one user
+
 # -- what is not decoded yet -------------------------------------------------------------------
 
 SMALL = 16 * KIB  # a message of so many bytes is decoded on the event loop

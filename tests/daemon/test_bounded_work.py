@@ -17,6 +17,7 @@ from dlsched.daemon import turns
 from dlsched.daemon.control.job_filters import chosen_ids
 from dlsched.daemon.control.submission.arrays import parse_array
 from dlsched.daemon.control.submission.quotas import JobQuotas
+from dlsched.daemon.round.snapshot_builder import take_snapshot
 from dlsched.daemon.rpc_errors import TooMuch
 from dlsched.db.reading.filters import ArrayElements, Filter
 from dlsched.protocol import leader
@@ -227,6 +228,38 @@ def test_what_the_jobs_of_a_call_ask_for_together_is_bounded(tmp_path: Path) -> 
         specs = [running.daemon.driver.committed.jobs[JobId(k)].request.spec for k in ids]
         assert len({id(spec.body.seal) for spec in specs}) == 1  # type: ignore[attr-defined]
         assert ids[0] == before
+
+    play(tmp_path, scene)
+
+
+def test_further_columns_of_live_jobs_are_bounded(tmp_path: Path) -> None:
+    """Each round has a column of all jobs for each name."""
+
+    def named(*numbers: int) -> c.JobRequest:
+        return job(held=True, extra={f"c{k}": "1" for k in numbers})
+
+    async def scene(running: Running, caller: Caller) -> None:
+        async def why(user: Caller, *jobs: c.JobRequest) -> str:
+            asked = c.SubmitRequest(jobs=jobs)
+            return (await refused(user.control.Submit(asked, timeout=60)))[1]
+
+        most, other = request_bounds.COLUMNS_OF_ONE, running.caller("bob", 1002)
+        state = running.daemon.cluster.round_state
+        first, *_ = await caller.submit(*[named(*range(most))] * 3)
+        bound = f"would have {most + 1} further columns, at most {most}"
+        assert await why(caller, named(0, most)) == f"the live jobs of ann {bound}"
+        each = [named(k, k + 1) for k in range(most)]
+        assert await why(other, *each) == f"the live jobs of bob {bound}"
+        await other.submit(named(most))
+        columns = take_snapshot(state, "full", 1.0).columns
+        assert sum(name.startswith("extra:c") for name in columns) == most + 1
+        many = [job(held=True, array="0-1999", extra={f"c{k}": "1" for k in range(most)})]
+        bound = "values in further columns, at most 100000"
+        assert await why(caller, *many) == f"the live jobs of ann would have 128192 {bound}"
+        await caller.act(c.ACTION_CANCEL, *range(first, first + 3))
+        await caller.submit(named(most, most + 1))
+        columns = take_snapshot(state, "full", 1.0).columns
+        assert sorted(n for n in columns if n.startswith("extra:c")) == ["extra:c64", "extra:c65"]
 
     play(tmp_path, scene)
 

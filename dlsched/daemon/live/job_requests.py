@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,12 @@ class JobRequests:
         if user is not None:
             live &= self._jobs["user"] == self._codes["user"].get(user, -2)
         return int(self._jobs["bytes"][live].sum())
+
+    def live_columns(self, user: str) -> Counter[str]:
+        """The names of a user's further columns in live jobs, and how many values each has."""
+        mine = self._jobs["user"] == self._codes["user"].get(user, -2)
+        jobs = self._jobs["job"][mine & (self._jobs["phase"] != ENDED)].tolist()
+        return Counter(chain.from_iterable(self.specs[job].body.extra for job in jobs))
 
     def live_job_in(self, kind: str, name: str) -> int | None:
         """A live job of a user, account, vc, priority_class or reservation; None: none is."""

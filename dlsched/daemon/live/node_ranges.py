@@ -15,7 +15,8 @@ from dlsched.daemon.live import job_columns as c
 from dlsched.daemon.live.job_columns import JobColumns
 from dlsched.daemon.live.job_requests import JobRequests
 from dlsched.daemon.live.nodes import LiveNodes
-from dlsched.daemon.live.placement_constraints import GB, PlacementConstraints
+from dlsched.daemon.live.placement_constraints import PlacementConstraints
+from dlsched.daemon.live.pool_nodes import GB
 from dlsched.protocol.messages import JobId
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,21 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlsched.core.cluster.description import GIB
-from dlsched.core.cluster.features import alternatives_of, features_of, holds
 from dlsched.core.cluster.gpus_by_type import ByType, by_type_of
 from dlsched.daemon.live.job_columns import JobColumns
 from dlsched.daemon.live.nodes import ClusterRules, LiveNodes
+from dlsched.daemon.live.pool_nodes import GB, SPARES, PoolKey, PoolNodes
 from dlsched.daemon.reported.speeds import Kind, kind_of
 from dlsched.db.records import JobBody
 from dlsched.jobs.fields import FURTHER
-
-GB = 1e9
-SPARES = "spares"  # follows in the key of a pool that has the spare nodes, too
-# virtual cluster, partition, GPU types, only these nodes, not these, a constraint, bytes of /tmp,
-# and what few jobs say: GPUs by type
-PoolKey = tuple[
-    str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...], str, int, *tuple[str, ...]
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +76,95 @@ def wishes_of(body: JobBody) -> Wishes:
     )
 
 
+class _Pools:
+    """The pools of live jobs, by number. A number is used again when no job has it any more."""
+
+    def __init__(self) -> None:
+        self._number: dict[tuple[Any, ...], int] = {}  # by `PoolKey`, and `SPARES` or not
+        self._keys: list[tuple[Any, ...]] = []
+        self._texts: list[str] = []  # empty: the number is free
+        self._jobs: list[int] = []  # how many
+        self._free: list[int] = []
+        self._of_job: dict[int, int] = {}
+        self._masks: dict[int, int] = {}
+        self._present: tuple[int, ClusterRules, PoolNodes] | None = None
+        self._all: tuple[tuple[str, bytes], ...] | None = None
+
+    def enter(self, jobs: Collection[int], key: tuple[Any, ...]) -> int:
+        """The number of the pool of some jobs."""
+        number = self._number.get(key)
+        if number is None:
+            if not self._free:
+                self._free.append(len(self._keys))
+                self._keys.append(())
+                self._texts.append("")
+                self._jobs.append(0)
+            number = self._number[key] = self._free.pop()
+            self._keys[number], self._texts[number] = key, json.dumps(key)
+            self._changed(number)
+        self._jobs[number] += len(jobs)
+        self._of_job.update(dict.fromkeys(jobs, number))
+        return number
+
+    def forget(self, job: int) -> None:
+        """Remove a job from its pool."""
+        number = self._of_job.pop(job, None)
+        if number is None:
+            return
+        self._jobs[number] -= 1
+        if not self._jobs[number]:
+            del self._number[self._keys[number]]
+            self._keys[number], self._texts[number] = (), ""
+            self._free.append(number)
+            self._changed(number)
+
+    def _changed(self, number: int) -> None:
+        self._masks.pop(number, None)
+        self._all = None
+
+    def nodes(self, number: int, nodes: LiveNodes, rules: ClusterRules) -> int:
+        """The nodes of a pool, as bits by index; none of a number that is free."""
+        present = self._present
+        if present is None or present[0] != nodes.version or present[1] is not rules:
+            present = self._present = (nodes.version, rules, PoolNodes(nodes, rules))
+            self._masks.clear()
+            self._all = None
+        mask = self._masks.get(number)
+        if mask is None:
+            key = self._keys[number]
+            mask = self._masks[number] = present[2].of(key) if key else 0
+        return mask
+
+    def all(self, nodes: LiveNodes, rules: ClusterRules) -> tuple[tuple[str, bytes], ...]:
+        """Every pool's text and nodes, by number."""
+        masks = [self.nodes(number, nodes, rules) for number in range(len(self._keys))]
+        if self._all is None:
+            size = (len(nodes) + 7) // 8
+            each = (mask.to_bytes(size, "little") for mask in masks)
+            self._all = tuple(zip(self._texts, each, strict=True))
+        return self._all
+
+
+class _Values:
+    """The values of one extra column, by job, in the order in which the jobs came."""
+
+    def __init__(self) -> None:
+        self.all: dict[int, Any] = {}
+        self.numbers: dict[int, float] = {}  # of those that are numbers
+
+    def enter(self, jobs: Collection[int], value: Any) -> None:
+        """Note the value of some jobs."""
+        self.all.update(dict.fromkeys(jobs, value))
+        number = _number(value)
+        if number is not None:
+            self.numbers.update(dict.fromkeys(jobs, number))
+
+    def forget(self, job: int) -> None:
+        """Remove a job's value."""
+        self.all.pop(job, None)
+        self.numbers.pop(job, None)
+
+
 class PlacementConstraints:
     """Pools, shapes and extra columns of live jobs.
 
@@ -105,15 +186,13 @@ class PlacementConstraints:
         self.whole_nodes: set[int] = set()
         self.host_only: dict[int, tuple[int, int]] = {}
         self.kinds: dict[int, Kind] = {}
-        self._pools: dict[tuple[Any, ...], int] = {}  # by `PoolKey`, and `SPARES` or not
+        self._pools = _Pools()
         self._on_spares: set[int] = set()
-        self._extra: dict[str, dict[int, Any]] = {}
-        self._made: tuple[tuple[int, int], tuple[tuple[str, bytes], ...]] | None = None
+        self._extra: dict[str, _Values] = {}
 
     def set_rules(self, rules: ClusterRules) -> None:
         """Set other partitions and virtual clusters."""
         self.rules = rules
-        self._made = None
 
     def enter(self, jobs: Collection[int], wishes: Wishes) -> int:
         """Note what jobs ask for; returns the number of their pool."""
@@ -129,11 +208,11 @@ class PlacementConstraints:
             self.whole_nodes.update(jobs)
         self.kinds.update(dict.fromkeys(jobs, wishes.kind))
         for name, value in wishes.extra:
-            self._extra.setdefault(name, {}).update(dict.fromkeys(jobs, value))
+            self._extra.setdefault(name, _Values()).enter(jobs, value)
         pool: tuple[Any, ...] = wishes.pool
         if not self._on_spares.isdisjoint(jobs):  # one job, which is described anew
             pool = (*pool, SPARES)
-        return self._pools.setdefault(pool, len(self._pools))
+        return self._pools.enter(jobs, pool)
 
     def may_use_spares(self, job: int, may: bool) -> bool:
         """Let a job use spare nodes, or no longer; returns whether that changes its pool."""
@@ -157,59 +236,38 @@ class PlacementConstraints:
         self.whole_nodes.discard(job)
         self.host_only.pop(job, None)
         self.kinds.pop(job, None)
-        for values in self._extra.values():
-            values.pop(job, None)
+        self._pools.forget(job)
+        for name, values in list(self._extra.items()):
+            values.forget(job)
+            if not values.all:
+                del self._extra[name]
 
     def extra_columns(self, jobs: JobColumns) -> dict[str, NDArray[Any]]:
         """Extra columns of live jobs, `extra:NAME`: floats if every value is a number, or texts."""
         made: dict[str, NDArray[Any]] = {}
         for name, values in sorted(self._extra.items()):
-            numbers = {job: _number(value) for job, value in values.items()}
-            if not numbers:
-                continue
-            rows = [jobs.row_of[job] for job in values]
-            if all(number is not None for number in numbers.values()):
+            rows = np.fromiter(map(jobs.row_of.__getitem__, values.all), np.intp, len(values.all))
+            if len(values.numbers) == len(values.all):
                 column: NDArray[Any] = np.full(jobs.count, np.nan)
-                column[rows] = list(numbers.values())
+                column[rows] = np.fromiter(values.numbers.values(), np.float64, len(rows))
             else:
                 column = np.full(jobs.count, "", np.object_)
-                column[rows] = [str(value) for value in values.values()]
+                column[rows] = [str(value) for value in values.all.values()]
             made[f"extra:{name}"] = column
         return made
 
+    @property
+    def named_columns(self) -> set[str]:
+        """The names of the columns that users have given live jobs."""
+        return self._extra.keys() - FURTHER.keys()
+
     def pools(self, nodes: LiveNodes) -> tuple[tuple[str, bytes], ...]:
         """Every pool's text and nodes, one bit each, by the pool's number."""
-        version = (nodes.version, len(self._pools))
-        if self._made is None or self._made[0] != version:
-            found = tuple((json.dumps(key), _bits(self._nodes(key, nodes))) for key in self._pools)
-            self._made = (version, found)
-        return self._made[1]
+        return self._pools.all(nodes, self.rules)
 
     def pool_mask(self, pool: int, nodes: LiveNodes) -> int:
         """The nodes of a pool, as bits by index."""
-        return int.from_bytes(self.pools(nodes)[pool][1], "little")
-
-    def _nodes(self, key: tuple[Any, ...], nodes: LiveNodes) -> Iterator[bool]:
-        """Whether such a job may use each node, by index."""
-        vc, partition, types, only, without, constraint, tmp_bytes, *more = key
-        wanted, features = alternatives_of(constraint), self.rules.features
-        by_type = by_type_of("".join(said for said in more if said != SPARES))
-        owner = {name: tenant.name for tenant in self.rules.vcs for name in tenant.nodes}
-        mine = vc if vc in owner.values() else None
-        members = self.rules.partitions.get(partition) if partition else None
-        for index in range(len(nodes)):
-            node = nodes[index]
-            yield (
-                owner.get(node.name) == mine
-                and (SPARES in more or node.name not in self.rules.spares)
-                and (members is None or node.name in members)
-                and (not types or node.gpu_type in types)
-                and (not by_type or node.may_give(by_type))
-                and (not only or node.name in only)
-                and node.name not in without
-                and not node.tmp_gb * GB < tmp_bytes  # NaN: not known
-                and holds(wanted, features_of(features.get(node.name, ()), node.gpu_type))
-            )
+        return self._pools.nodes(pool, nodes, self.rules)
 
     @staticmethod
     def facts(text: str) -> dict[str, Any]:
@@ -253,10 +311,6 @@ def _domains(devices: Sequence[Mapping[str, Any]]) -> dict[str, int]:
         members = frozenset(map(str, [device.get("uuid", ""), *linked]))
         found[str(device.get("uuid", ""))] = number.setdefault(members, len(number))
     return found
-
-
-def _bits(flags: Iterator[bool]) -> bytes:
-    return np.packbits(np.fromiter(flags, np.bool_), bitorder="little").tobytes()
 
 
 def _number(value: Any) -> float | None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from dlsched.core.errors import BadInput, plural
 from dlsched.core.sharing.gpu_limits import EACH_USER, REASONS, Holder, in_words, too_many
 from dlsched.daemon.cluster import Cluster
+from dlsched.daemon.control.submission.job_validation import ValidJob
 from dlsched.daemon.rpc_errors import TooMuch
 from dlsched.db.records import JobBody
 from dlsched.protocol.gpu_shares import part_of
 from dlsched.protocol.ledger import Ledger
+from dlsched.rpc.request_bounds import COLUMN_VALUES_OF_ONE, COLUMNS, COLUMNS_OF_ONE
 
 Tenants = tuple[str, str, str, str]  # user, account, VC and priority class of a job
 OWNERS = ("account", "vc", "priority_class")
@@ -109,3 +111,27 @@ def check_room(cluster: Cluster, user: str, more: int, more_bytes: int = 0) -> N
                 f"the live jobs of {whose} would have {live + more_bytes} bytes of scripts, "
                 f"environments, dependencies and layouts, at most {most} (see --export)"
             )
+
+
+def check_columns(cluster: Cluster, user: str, asked: Iterable[ValidJob]) -> None:
+    """Refuse more further columns (`extra`) than live jobs may have: each round has them all.
+
+    Raises:
+        TooMuch: one line that names the bound.
+    """
+    more: Counter[str] = Counter()
+    for each in asked:
+        for name in each.body.extra:
+            more[name] += each.elements
+    if not more:
+        return
+    live = cluster.live
+    mine = live.requests.live_columns(user) + more
+    named = live.constraints.named_columns | more.keys()
+    for whose, what, count, most in (
+        (user, "further columns", len(mine), COLUMNS_OF_ONE),
+        (user, "values in further columns", mine.total(), COLUMN_VALUES_OF_ONE),
+        ("all users", "further columns", len(named), COLUMNS),
+    ):
+        if count > most:
+            raise TooMuch(f"the live jobs of {whose} would have {count} {what}, at most {most}")

@@ -37,6 +37,7 @@ from dlsched.daemon.control.submission.partitions import tenants_of
 from dlsched.daemon.control.submission.quotas import (
     JobQuotas,
     Tenants,
+    check_columns,
     check_room,
     refuse_beyond_quota,
 )
@@ -150,6 +151,7 @@ class Submissions:
         size = sum(size_of(each, sizes) for each in asked)
         await asyncio.sleep(0)  # what follows is one turn: no other call comes in between
         check_room(cluster, caller.name, total, size)
+        check_columns(cluster, caller.name, asked)
         JobQuotas(cluster).check(_by_tenants(caller.name, asked))
 
         def event(token: int) -> BatchAsked:
