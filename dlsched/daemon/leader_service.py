@@ -11,7 +11,7 @@ from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
-from dlsched.core.errors import Unavailable
+from dlsched.core.errors import DlschedError, Unavailable
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.launching import launch_spec
 from dlsched.daemon.message_bounds import MOST, check_description, check_sync, clear_invalid
@@ -29,6 +29,7 @@ from dlsched.system.clock import boottime, wall
 from dlsched.system.fault_points import fault_point
 
 PROGRESS_EVERY_S = 30.0
+LAUNCHED_BYTES = 1 << 20  # of the other runs in one answer
 
 
 class LeaderService(node_pb2_grpc.LeaderServicer):
@@ -107,11 +108,30 @@ class RunsService(control_pb2_grpc.RunsServicer):
 
     @answered
     async def Launch(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Return how to launch a run that the node is to hold."""
-        job, run = self._run(request.node, request.key)
+        """Return how to launch a run that the node is to hold, and others as far as they fit."""
+        found = await self._launch(request.node, request.key)
+        size = 0
+        for key in request.more:
+            try:
+                other = await self._launch(request.node, key)
+            except DlschedError:
+                continue  # it is asked for alone, and refused with its reason
+            size += other.ByteSize()
+            if size > LAUNCHED_BYTES:
+                break
+            found.more.append(other)
+        return found
+
+    async def _launch(self, node: str, key: Any) -> control_pb2.LaunchSpec:
+        """How to launch a run.
+
+        Raises:
+            DlschedError: why the node may not, or cannot learn it now.
+        """
+        job, run = self._run(node, key)
         if not run.is_over:
             content = await self._cluster.contents.of(job.job)
-            job, run = self._run(request.node, request.key)  # as it is by now
+            job, run = self._run(node, key)  # as it is by now
         if run.is_over:
             raise NotPossible(f"run {run.key} is over")
         return launch_spec(self._cluster, job, run, content)

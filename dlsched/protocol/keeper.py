@@ -487,8 +487,9 @@ class _Turn:
         if self.state.stop is not None:
             self.give_up("stopped before release")
             return
-        self.report()
         self.try_release()
+        if self.state.stage is Stage.PREPARED:  # else it executes in a moment, and says so
+            self.report()
 
     def try_release(self) -> None:
         state = self.state

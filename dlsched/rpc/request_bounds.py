@@ -61,6 +61,7 @@ ELEMENTS: dict[str, int] = {
     "HeldRun.gpus": 100_000,
     "HeldRun.nodes": 1_000_000,
     "SyncRequest.ended": 20_000,
+    "LaunchRequest.more": 1_000,
     "ExitRecord.nodes": 1_000_000,
     "ExitRecord.steps": 1_000_000,
     "RunReport.metrics": 1_000,

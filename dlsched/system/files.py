@@ -96,7 +96,10 @@ def _write_beside(
 
 
 def reserve_file(path: str, size: int) -> None:
-    """Make a file of `size` bytes with allocated blocks: filling it needs no more space."""
+    """Make a file of `size` bytes with allocated blocks: filling it needs no more space.
+
+    It may be gone after a crash of the machine.
+    """
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY)
     try:
         try:
@@ -105,7 +108,7 @@ def reserve_file(path: str, size: int) -> None:
             if error.errno != errno.EOPNOTSUPP:  # else write the blocks
                 raise
             os.pwrite(fd, b" " * size, 0)
-        os.fsync(fd)
+            os.fsync(fd)  # some systems allocate them then
     finally:
         os.close(fd)
 

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from dlsched.daemon import contents
+from dlsched.daemon import contents, leader_service
 from dlsched.daemon.rpc_errors import NotPossible
 from dlsched.daemon.writer import TermBegun
 from dlsched.db.errors import StoreUnavailable
 from dlsched.protocol.messages import JobId
 from dlsched.rpc.v1 import control_pb2 as c
+from dlsched.rpc.v1.run_pb2 import RunKey
 from tests.daemon.cluster_of_tests import Caller, Running, eventually, job, settings_of
 from tests.daemon.scripted_agent import ScriptedAgent
 
@@ -117,6 +118,34 @@ def test_a_round_reads_what_its_jobs_execute_with_one_query(tmp_path: Path) -> N
                 assert (await caller.show(now)).request.script == scripted(7).script
                 other = running.caller("bob", 1002)
                 assert (await other.show(now)).request.script == b""
+
+    asyncio.run(whole())
+
+
+def test_one_call_says_how_to_launch_several_runs_as_far_as_they_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def whole() -> None:
+        async with (
+            Running(settings_of(tmp_path)) as running,
+            ScriptedAgent("n1", running.target) as agent,
+        ):
+            caller = running.caller()
+            ids = await caller.submit(*(scripted(k) for k in range(3)))
+            await eventually(lambda: len(agent.launched) == len(ids))
+            keys = {spec.key.job: spec.key for spec in agent.launched.values()}
+            first, second, third = (keys[number] for number in ids)
+            unknown = RunKey(job=ids[0], run=1, run_id="unknown")
+            asked = c.LaunchRequest(node="n1", key=first, more=[unknown, second, third])
+            found = await agent.runs.Launch(asked, timeout=5)
+            assert (found.key, found.script) == (first, scripted(0).script)
+            assert [(spec.key, spec.script) for spec in found.more] == [
+                (second, scripted(1).script),
+                (third, scripted(2).script),
+            ]
+            monkeypatch.setattr(leader_service, "LAUNCHED_BYTES", found.more[0].ByteSize())
+            fewer = await agent.runs.Launch(asked, timeout=5)
+            assert [spec.key for spec in fewer.more] == [second]
 
     asyncio.run(whole())
 

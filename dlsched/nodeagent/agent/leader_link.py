@@ -61,6 +61,10 @@ class LeaderLink:
     _later: asyncio.TimerHandle | None = field(default=None, init=False)
     _logged: str = field(default="", init=False)  # the newest failure in the log
     _epoch: Epoch | None = field(default=None, init=False)
+    # runs that are about to be asked for, together
+    _launching: dict[RunKey, asyncio.Future[control_pb2.LaunchSpec | None]] = field(
+        default_factory=dict, init=False
+    )
 
     def send(self, sync: Sync) -> None:
         """Send a sync soon; it takes the place of an older one that still waits."""
@@ -167,6 +171,35 @@ class LeaderLink:
         Raises:
             NotLaunched: when the daemon refuses.
         """
+        return await self._launch_with_others(key) or await self._launch_alone(key)
+
+    async def _launch_with_others(self, key: RunKey) -> control_pb2.LaunchSpec | None:
+        """Ask once for all runs that one reply lets the node launch; None: this one is missing."""
+        found: asyncio.Future[control_pb2.LaunchSpec | None]
+        found = asyncio.get_running_loop().create_future()
+        self._launching[key] = found
+        await asyncio.sleep(0)  # until all of them are in the table
+        if key not in self._launching:
+            return await found  # another one has asked for this one, too
+        asked, self._launching = self._launching, {}
+        if len(asked) == 1:
+            return None
+        specs: dict[str, control_pb2.LaunchSpec] = {}
+        try:
+            keys = [to_wire(each) for each in asked]
+            request = control_pb2.LaunchRequest(node=self.node, key=keys[0], more=keys[1:])
+            stub = _runs(self._open_channel())
+            first = await answer(stub.Launch(request, timeout=self.timing.reply_age_s))
+            specs = {each.key.run_id: each for each in (first, *first.more)}
+        except (aio.AioRpcError, DlschedError):
+            pass  # each is asked for alone, and may be refused
+        finally:
+            for each, waiting in asked.items():
+                if not waiting.done():
+                    waiting.set_result(specs.get(each.run_id))
+        return found.result()
+
+    async def _launch_alone(self, key: RunKey) -> control_pb2.LaunchSpec:
         request = control_pb2.LaunchRequest(node=self.node, key=to_wire(key))
         while True:
             try:

@@ -44,17 +44,17 @@ class Launcher:
             found.append("fence")
         return tuple(found)
 
-    def make_cgroup(self, folder: str, desired: DesiredRun) -> str:
-        """Make a run's cgroup, of this name, with its limits.
+    @property
+    def makes_cgroups(self) -> bool:
+        """Whether the agent makes a cgroup for each run; else there is none, or systemd does."""
+        return bool(self.cgroup_root) and self.name != "systemd"
 
-        Returns:
-            Its path; empty where there are no cgroups, or systemd makes them.
+    def make_cgroup(self, folder: str, desired: DesiredRun) -> str:
+        """Make a run's cgroup, of this name, with its limits; return its path.
 
         Raises:
             OSError: when it cannot be made.
         """
-        if not self.cgroup_root or self.name == "systemd":
-            return ""
         path = os.path.join(self.cgroup_root, folder)
         with contextlib.suppress(FileExistsError):
             os.mkdir(path)

@@ -2100,15 +2100,17 @@ class RevokeTokenReply(_message.Message):
     def __init__(self, view: _Optional[_Union[TokenView, _Mapping]] = ...) -> None: ...
 
 class LaunchRequest(_message.Message):
-    __slots__ = ("node", "key")
+    __slots__ = ("node", "key", "more")
     NODE_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     node: str
     key: _run_pb2.RunKey
-    def __init__(self, node: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ...) -> None: ...
+    more: _containers.RepeatedCompositeFieldContainer[_run_pb2.RunKey]
+    def __init__(self, node: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., more: _Optional[_Iterable[_Union[_run_pb2.RunKey, _Mapping]]] = ...) -> None: ...
 
 class LaunchSpec(_message.Message):
-    __slots__ = ("key", "user", "uid", "argv", "script", "environment", "working_directory", "output", "error", "append", "warn_signal", "warn_before_s", "job_name", "array_job", "array_task", "array_count", "array_min", "array_max", "array_step", "partition", "submit_directory", "submit_host", "resume_from", "resume_step", "slurm_environment", "deadline_at", "vc", "cluster", "node_addresses", "executed_s", "fixed_batch", "batch", "warn_script_only", "keep_checkpoints", "label_output", "label_error", "rungs", "umask", "ntasks", "ntasks_per_node", "cpus_per_task", "container", "container_mounts", "terminal", "in_place", "takes_tasks")
+    __slots__ = ("key", "user", "uid", "argv", "script", "environment", "working_directory", "output", "error", "append", "warn_signal", "warn_before_s", "job_name", "array_job", "array_task", "array_count", "array_min", "array_max", "array_step", "partition", "submit_directory", "submit_host", "resume_from", "resume_step", "slurm_environment", "deadline_at", "vc", "cluster", "node_addresses", "executed_s", "fixed_batch", "batch", "warn_script_only", "keep_checkpoints", "label_output", "label_error", "rungs", "umask", "ntasks", "ntasks_per_node", "cpus_per_task", "container", "container_mounts", "terminal", "in_place", "takes_tasks", "more")
     KEY_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
@@ -2155,6 +2157,7 @@ class LaunchSpec(_message.Message):
     TERMINAL_FIELD_NUMBER: _ClassVar[int]
     IN_PLACE_FIELD_NUMBER: _ClassVar[int]
     TAKES_TASKS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     key: _run_pb2.RunKey
     user: str
     uid: int
@@ -2201,7 +2204,8 @@ class LaunchSpec(_message.Message):
     terminal: str
     in_place: bool
     takes_tasks: bool
-    def __init__(self, key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., append: _Optional[bool] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., job_name: _Optional[str] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., array_count: _Optional[int] = ..., array_min: _Optional[int] = ..., array_max: _Optional[int] = ..., array_step: _Optional[int] = ..., partition: _Optional[str] = ..., submit_directory: _Optional[str] = ..., submit_host: _Optional[str] = ..., resume_from: _Optional[str] = ..., resume_step: _Optional[int] = ..., slurm_environment: _Optional[bool] = ..., deadline_at: _Optional[float] = ..., vc: _Optional[str] = ..., cluster: _Optional[str] = ..., node_addresses: _Optional[_Iterable[str]] = ..., executed_s: _Optional[float] = ..., fixed_batch: _Optional[bool] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., warn_script_only: _Optional[bool] = ..., keep_checkpoints: _Optional[int] = ..., label_output: _Optional[bool] = ..., label_error: _Optional[bool] = ..., rungs: _Optional[str] = ..., umask: _Optional[int] = ..., ntasks: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., container: _Optional[str] = ..., container_mounts: _Optional[str] = ..., terminal: _Optional[str] = ..., in_place: _Optional[bool] = ..., takes_tasks: _Optional[bool] = ...) -> None: ...
+    more: _containers.RepeatedCompositeFieldContainer[LaunchSpec]
+    def __init__(self, key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., append: _Optional[bool] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., job_name: _Optional[str] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., array_count: _Optional[int] = ..., array_min: _Optional[int] = ..., array_max: _Optional[int] = ..., array_step: _Optional[int] = ..., partition: _Optional[str] = ..., submit_directory: _Optional[str] = ..., submit_host: _Optional[str] = ..., resume_from: _Optional[str] = ..., resume_step: _Optional[int] = ..., slurm_environment: _Optional[bool] = ..., deadline_at: _Optional[float] = ..., vc: _Optional[str] = ..., cluster: _Optional[str] = ..., node_addresses: _Optional[_Iterable[str]] = ..., executed_s: _Optional[float] = ..., fixed_batch: _Optional[bool] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., warn_script_only: _Optional[bool] = ..., keep_checkpoints: _Optional[int] = ..., label_output: _Optional[bool] = ..., label_error: _Optional[bool] = ..., rungs: _Optional[str] = ..., umask: _Optional[int] = ..., ntasks: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., container: _Optional[str] = ..., container_mounts: _Optional[str] = ..., terminal: _Optional[str] = ..., in_place: _Optional[bool] = ..., takes_tasks: _Optional[bool] = ..., more: _Optional[_Iterable[_Union[LaunchSpec, _Mapping]]] = ...) -> None: ...
 
 class TaskExchange(_message.Message):
     __slots__ = ("node", "key", "ended", "codes", "signals", "ran_s", "held")

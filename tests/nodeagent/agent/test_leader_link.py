@@ -96,6 +96,31 @@ async def link_to(service: Slow) -> AsyncIterator[LeaderLink]:
         await server.stop(None)
 
 
+class Launches(Slow):
+    """Says how to launch runs, but for some; keeps what it was asked for."""
+
+    def __init__(self, *missing: str) -> None:
+        super().__init__()
+        self.missing = missing
+        self.calls: list[list[str]] = []
+
+    async def Launch(self, request: Any, context: Any) -> Any:  # noqa: N802  # the protocol names it
+        keys = [request.key, *request.more]
+        self.calls.append([key.run_id for key in keys])
+        found = [control_pb2.LaunchSpec(key=key, job_name=key.run_id) for key in keys]
+        given = found[:1] + [each for each in found[1:] if each.job_name not in self.missing]
+        given[0].more.extend(given[1:])
+        return given[0]
+
+
+async def _launched(service: Launches, *runs: str) -> list[str]:
+    """What a link has been told of runs that one reply lets it launch."""
+    keys = [RunKey(job=JobId(k), run=RunNumber(1), run_id=RunId(run)) for k, run in enumerate(runs)]
+    async with link_to(service) as link:
+        specs = await asyncio.wait_for(asyncio.gather(*map(link.launch, keys)), WITHIN_S)
+    return [spec.job_name for spec in specs]
+
+
 async def _hung_up_while(asked: str, *arguments: Any) -> Any:
     """The result of a call when its channel is closed while it waits."""
     service = Slow()
@@ -110,6 +135,32 @@ async def _hung_up_while(asked: str, *arguments: Any) -> Any:
 def test_a_launch_is_requested_again_after_its_channel_was_closed() -> None:
     answer, asked = asyncio.run(_hung_up_while("launch", KEY))
     assert (answer.job_name, asked) == ("found", 2)
+
+
+def test_runs_that_are_launched_at_the_same_time_are_asked_for_in_one_call() -> None:
+    service = Launches()
+    assert asyncio.run(_launched(service, "a", "b", "c")) == ["a", "b", "c"]
+    assert service.calls == [["a", "b", "c"]]
+
+
+def test_a_run_that_is_missing_in_the_answer_is_asked_for_alone() -> None:
+    service = Launches("b")
+    assert asyncio.run(_launched(service, "a", "b", "c")) == ["a", "b", "c"]
+    assert service.calls == [["a", "b", "c"], ["b"]]
+
+
+def test_the_end_of_the_run_that_asks_for_others_keeps_none_of_them_waiting() -> None:
+    async def ended() -> None:
+        service = Slow()
+        async with link_to(service) as link:
+            keys = [RunKey(job=JobId(k), run=RunNumber(1), run_id=RunId(f"r{k}")) for k in (1, 2)]
+            first, second = (asyncio.ensure_future(link.launch(key)) for key in keys)
+            await asyncio.wait_for(service.waiting.wait(), WITHIN_S)
+            first.cancel()
+            found = await asyncio.wait_for(second, WITHIN_S)
+            assert (found.job_name, service.asked) == ("found", 2)
+
+    asyncio.run(ended())
 
 
 def test_a_commit_is_requested_again_after_its_channel_was_closed() -> None:

@@ -62,6 +62,7 @@ class Keepers:
     _folders: dict[m.RunId, RunFolder] = field(default_factory=dict, init=False)
     _links: dict[m.RunId, KeeperLink] = field(default_factory=dict, init=False)
     _orders_before_start: dict[m.RunId, list[m.Order]] = field(default_factory=dict, init=False)
+    _to_delete: list[RunFolder] = field(default_factory=list, init=False)
     # why keepers could not keep their runs
     _failures: dict[m.RunId, str] = field(default_factory=dict, init=False)
     # as keepers report them
@@ -347,12 +348,16 @@ class Keepers:
         self._failures.pop(run_id, None)
         self._suspensions.pop(run_id, None)
         if folder is not None:
-            await self.tasks.on_disk(cleanup.delete_run, folder)
+            self._to_delete.append(folder)
+            await asyncio.sleep(0)  # until all that one reply lets it forget are in the list
+            folders, self._to_delete = self._to_delete, []
+            if folders:
+                await self.tasks.on_disk(cleanup.delete_runs, folders)
         await self._remove_cgroup(facts.cgroup if facts is not None else "")
 
     async def _remove_cgroup(self, path: str) -> None:
         """Remove a run's cgroup; the next start of the agent removes one that remains."""
-        for _ in range(_CGROUP_TRIES):
+        for _ in range(_CGROUP_TRIES if path else 0):
             if await self.tasks.on_disk(cgroups.remove, path):
                 break
             await asyncio.sleep(_AGAIN_S)  # its keeper is just ending

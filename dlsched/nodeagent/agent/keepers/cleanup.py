@@ -26,17 +26,24 @@ _DROPPED = "dropped."
 # -- files -----------------------------------------------------------------------------------------
 
 
-def delete_run(folder: RunFolder) -> None:
-    """Delete a run's files; `remaining_runs` finishes a deletion that a crash has cut short."""
+def delete_runs(folders: Iterable[RunFolder]) -> None:
+    """Delete the files of runs; `remaining_runs` finishes a deletion that a crash has cut short.
+
+    What is half deleted is named so, durably, before the first file of its records is gone.
+    """
     fault_point("agent-drop-before")
-    shutil.rmtree(folder.sockets, ignore_errors=True)
-    parent, name = os.path.split(folder.records)
-    doomed = os.path.join(parent, _DROPPED + name)
-    with contextlib.suppress(FileNotFoundError):
-        os.rename(folder.records, doomed)
+    doomed = []
+    for folder in folders:
+        shutil.rmtree(folder.sockets, ignore_errors=True)
+        parent, name = os.path.split(folder.records)
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(folder.records, os.path.join(parent, _DROPPED + name))
+            doomed.append(os.path.join(parent, _DROPPED + name))
+    for parent in {os.path.dirname(path) for path in doomed}:
         files.sync_folder(parent)
     fault_point("agent-drop-half")
-    shutil.rmtree(doomed, ignore_errors=True)
+    for path in doomed:
+        shutil.rmtree(path, ignore_errors=True)
     fault_point("agent-drop-after")
 
 

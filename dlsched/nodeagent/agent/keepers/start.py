@@ -82,7 +82,10 @@ class KeeperStart:
             OSError: when the run's cgroup cannot be made.
         """
         launcher, settings = self._launcher, self._settings
-        folder = run_files.folder_name(desired.key)
+        cgroup = ""
+        if launcher.makes_cgroups:
+            folder = run_files.folder_name(desired.key)
+            cgroup = await asyncio.to_thread(launcher.make_cgroup, folder, desired)
         facts = RunFacts(
             user=launch.user,
             uid=launch.uid,
@@ -96,7 +99,7 @@ class KeeperStart:
             vc=launch.vc,
             cluster=launch.cluster,
             launcher=launcher.name,
-            cgroup=await asyncio.to_thread(launcher.make_cgroup, folder, desired),
+            cgroup=cgroup,
         )
         spec = KeeperSpec(
             node=NodeName(settings.name),
