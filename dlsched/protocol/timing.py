@@ -32,6 +32,14 @@ class Timing:
         return self.lease_s + self.kill_s + self.margin_s
 
     @property
+    def away_s(self) -> float:
+        """How long ranks of a call over several nodes wait for an agent that is away.
+
+        As long as a silent node may still have its runs: later, the leader may have given them up.
+        """
+        return self.window_s
+
+    @property
     def witnessed_s(self) -> float:
         """How long after its renewal a witness still counts as renewed for every node."""
         fast, slow = 1 + self.clock_rate, 1 - self.clock_rate

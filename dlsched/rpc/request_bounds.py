@@ -20,7 +20,7 @@ BYTES: dict[str, int] = {
     "Leader/Describe": MIB,
     "Runs/Report": MIB,
     "Agent/StartRanks": 16 * MIB,
-    "Agent/StartReadingRanks": 16 * MIB,
+    "Agent/HoldRanks": 16 * MIB,
     "Agent/DeleteCheckpoints": 4 * MIB,
     "Control/Attach": 16 * KIB,  # each message of the call, as for the next three
     "Control/Forward": 16 * KIB,

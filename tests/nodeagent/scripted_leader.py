@@ -45,6 +45,7 @@ from dlsched.protocol.messages import (
 from dlsched.protocol.timing import Timing
 from dlsched.rpc.conversion import from_wire, to_wire
 from dlsched.rpc.v1 import control_pb2, control_pb2_grpc, node_pb2, node_pb2_grpc
+from dlsched.torture.local_cluster import free_port
 
 TIMING = Timing(beat_s=0.5, prepare_s=30.0, unkillable_s=3.0)
 NO_LIMITS = Limits()
@@ -447,6 +448,7 @@ class AgentProcess:
         self.run_dir = self.folder / "run"
         self.log = self.folder / "log"
         self.options = options
+        self.port = free_port()  # other agents find it there after a restart
         self.folder.mkdir(exist_ok=True)
         self.folder.chmod(0o755)
         self.process: subprocess.Popen[bytes] | None = None
@@ -457,7 +459,7 @@ class AgentProcess:
         command = [
             *(sys.executable, "-m", "dlsched.nodeagent", "--config", str(config)),
             *("--name", self.name, "--daemon", f"127.0.0.1:{self.cluster.leader.port}"),
-            *("--listen", "127.0.0.1:0", "--insecure-loopback"),
+            *("--listen", f"127.0.0.1:{self.port}", "--insecure-loopback"),
             *("--state-dir", str(self.state_dir), "--run-dir", str(self.run_dir)),
             *self.options,
         ]

@@ -38,10 +38,10 @@ def sync(channel: aio.Channel, name: str = "n1") -> Awaitable[Any]:
     return node_pb2_grpc.LeaderStub(channel).Sync(node_pb2.SyncRequest(node=name), timeout=5)
 
 
-async def start_ranks(channel: aio.Channel, asker: str) -> None:
+async def hold_ranks(channel: aio.Channel, asker: str) -> None:
     """A stream of requests, whose first names the node that asks."""
     requests = iter((node_pb2.RanksRequest(asker=asker), node_pb2.RanksRequest(input=b"x")))
-    async for _ in node_pb2_grpc.AgentStub(channel).StartReadingRanks(requests, timeout=5):
+    async for _ in node_pb2_grpc.AgentStub(channel).HoldRanks(requests, timeout=5):
         pass
 
 
@@ -96,7 +96,7 @@ def test_a_node_speaks_for_itself_only(
             serving(ServerTrust(files=daemon_files)) as served,
             open_channel(served.target, ClientTrust.certificate(n1_files)) as channel,
         ):
-            for call in (sync(channel, "n2"), start_ranks(channel, "n2")):
+            for call in (sync(channel, "n2"), hold_ranks(channel, "n2")):
                 assert await refused(call) == (
                     grpc.StatusCode.PERMISSION_DENIED,
                     "node n1 cannot speak for node n2",

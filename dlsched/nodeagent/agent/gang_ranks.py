@@ -1,9 +1,13 @@
 """Ranks of `dlsched run` over several nodes: between keepers, their agents and other agents.
 
 The agent of the first node opens one stream for each call and node; the other agent passes it on to
-its keeper. Closing the stream ends the ranks. Output moves only as fast as the caller takes it, and
-input, which moves the other way, only as fast as the ranks take it: the caller counts what is on
-its way.
+its keeper. What the two keepers send each other outlives both agents: they number it and keep it
+until it has arrived, and the caller's keeper asks for another stream when one has broken. Agents
+keep nothing. Output moves only as fast as the caller takes it, and input only as fast as the ranks
+take it: the keepers count what is on its way.
+
+Keepers of the version before have one stream for a call; closing it ends the ranks. A `_Window`
+counts their output.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from grpc import StatusCode, aio
@@ -24,6 +29,7 @@ from dlsched.nodeagent.agent.keepers.all_keepers import Keepers, Message
 from dlsched.nodeagent.agent.other_agents import OtherAgents
 from dlsched.nodeagent.agent.tasks import AgentTasks
 from dlsched.nodeagent.ranks.local_ranks import WINDOW
+from dlsched.nodeagent.ranks.ranks_elsewhere import STOPPED
 from dlsched.protocol.messages import DesiredRun, NodeName, RunId
 from dlsched.rpc.call_failures import answer
 from dlsched.rpc.conversion import to_wire
@@ -31,6 +37,9 @@ from dlsched.rpc.v1 import node_pb2
 
 log = logging.getLogger(__name__)
 _KEEPER_LOST_S = 1.0  # between two looks whether a keeper is still there
+_KEEPER_GONE = "its keeper is gone"
+_BROKEN = (StatusCode.UNAVAILABLE, StatusCode.CANCELLED)  # not an answer
+_TOO_MUCH = (StatusCode.RESOURCE_EXHAUSTED, StatusCode.DEADLINE_EXCEEDED)
 
 
 class _Window:
@@ -55,13 +64,78 @@ class _Window:
         await self._room.wait()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class _Stream:
     """One call's ranks on another node."""
 
-    task: asyncio.Task[None]
-    window: _Window
-    input: asyncio.Queue[node_pb2.RanksRequest]  # to be sent
+    attempt: int  # 0: the keeper is of the version before
+    left: set[int]  # ranks whose end has not come over it
+    ends: bool  # the ranks are to end
+    window: _Window = field(default_factory=_Window)
+    # to be sent; None: nothing more is
+    later: asyncio.Queue[node_pb2.RanksRequest | None] = field(default_factory=asyncio.Queue)
+    task: asyncio.Task[None] | None = None
+    is_only: bool = False  # one side is of the version before: there is no other stream
+    outlived: bool = False  # the ranks outlive the stream
+    is_over: bool = False  # the caller has all
+    is_replaced: bool = False  # the keeper has asked for another one
+
+    async def requests(self, first: node_pb2.RanksRequest) -> AsyncIterator[node_pb2.RanksRequest]:
+        """What is sent, for as long as the stream lasts."""
+        yield first
+        while (request := await self.later.get()) is not None:
+            yield request
+
+    def end(self) -> None:
+        """Have the ranks ended."""
+        self.ends = True
+        if self.is_only:
+            self.cancel()
+        else:
+            self.later.put_nowait(node_pb2.RanksRequest(stop=True))
+
+    def take(self, event: node_pb2.RankEvent) -> None:
+        """Note what an event says of the stream.
+
+        Raises:
+            DlschedError: the ranks are refused.
+        """
+        if event.refused:
+            raise DlschedError(event.refused)
+        self.outlived = self.outlived or event.started
+        if event.exited:
+            self.left.discard(event.rank)
+
+    @property
+    def has_all(self) -> bool:
+        """Whether all that the ranks have to tell has come."""
+        return self.is_over or (not self.left and not self.outlived)
+
+    def told_at_end(self, broke: str, why: str) -> Message:
+        """What the keeper is told of the end of the stream; nothing when it knows.
+
+        Args:
+            broke: why it has broken, or empty.
+            why: the ranks are lost, or empty.
+        """
+        if why:
+            return {"refused": why}
+        if broke:
+            return {"refused": f"{STOPPED} ({broke})"} if self.is_only else {"broke": broke}
+        return {"ended": True} if self.attempt and (self.ends or not self.outlived) else {}
+
+    def cancel(self) -> None:
+        """Close the stream."""
+        if self.task is not None:
+            self.task.cancel()
+
+
+@dataclass(eq=False, slots=True)
+class _Served:
+    """The stream of a call whose caller is elsewhere."""
+
+    attempt: int
+    events: asyncio.Queue[Message | None] = field(default_factory=asyncio.Queue)  # None: the end
 
 
 @dataclass(eq=False, slots=True)
@@ -74,89 +148,141 @@ class GangRanks:
     other_agents: OtherAgents  # of the nodes that the ranks are on
     running: Callable[[RunId], DesiredRun | None]  # a run that the agent holds and has not ended
     _streams: dict[tuple[RunId, int, str], _Stream] = field(default_factory=dict, init=False)
-    _events: dict[tuple[RunId, int], asyncio.Queue[Message]] = field(
-        default_factory=dict, init=False
-    )
+    _served: dict[tuple[RunId, int], _Served] = field(default_factory=dict, init=False)
 
     # -- to other nodes: the caller is at our keeper -----------------------------------------------
 
     def from_keeper(self, run_id: RunId, message: Message) -> None:
         """Take a keeper's request for ranks on other nodes, or an event of a rank on this node."""
-        if "ranks" in message:
-            request = message["ranks"]
-            key = (run_id, int(request["call"]), str(request["node"]))
-            window, given = _Window(), asyncio.Queue[node_pb2.RanksRequest]()
-            task = self.tasks.of_job(self._start_elsewhere(run_id, request, window, given))
-            self._streams[key] = _Stream(task, window, given)
-        elif "ranks_received" in message:
-            taken = message["ranks_received"]
-            stream = self._streams.get((run_id, int(taken["call"]), str(taken["node"])))
-            if stream is not None:
-                stream.window.take(int(taken["bytes"]))
-        elif "ranks_input" in message:
-            self._send_input(run_id, message["ranks_input"])
-        elif "ranks_stop" in message:
-            for key, stream in list(self._streams.items()):
-                if key[:2] == (run_id, int(message["ranks_stop"])):
-                    stream.task.cancel()
-        elif "ranks_signal" in message:
-            request = message["ranks_signal"]
-            for key in list(self._streams):
-                if key[:2] == (run_id, int(request["call"])):
-                    self.tasks.of_job(self._signal_elsewhere(run_id, key[2], request))
-        elif "rank_event" in message:
-            event = message["rank_event"]
-            queue = self._events.get((run_id, int(event["call"])))
-            if queue is not None:
-                queue.put_nowait(event)
+        take: dict[str, Callable[[RunId, Any], None]] = {
+            "ranks": self._open,
+            "ranks_received": self._tell_taken,
+            "ranks_input": self._send_input,
+            "ranks_signal": self._signal,
+            "ranks_end": self._end,
+            "ranks_stop": self._stop_everywhere,
+            "rank_event": self._take_event,
+        }
+        for name in take.keys() & message.keys():
+            take[name](run_id, message[name])
+
+    def _stream(self, run_id: RunId, message: Message) -> _Stream | None:
+        return self._streams.get((run_id, int(message["call"]), str(message["node"])))
+
+    def _open(self, run_id: RunId, request: Message) -> None:
+        key = (run_id, int(request["call"]), str(request["node"]))
+        older = self._streams.pop(key, None)
+        if older is not None:
+            older.is_replaced = True
+            older.cancel()
+        left = {int(each["rank"]) for each in request["ranks"]}
+        attempt, ends = int(request.get("attempt", 0)), bool(request.get("stop"))
+        stream = self._streams[key] = _Stream(attempt, left, ends)
+        stream.task = self.tasks.of_job(self._keep_stream(run_id, request, stream))
+
+    def _tell_taken(self, run_id: RunId, taken: Message) -> None:
+        stream = self._stream(run_id, taken)
+        if stream is not None and "number" in taken:
+            stream.later.put_nowait(node_pb2.RanksRequest(taken=int(taken["number"])))
+            if taken["last"]:
+                stream.is_over = True
+                stream.later.put_nowait(None)
+        elif stream is not None:
+            stream.window.take(int(taken["bytes"]))
 
     def _send_input(self, run_id: RunId, given: Message) -> None:
-        stream = self._streams.get((run_id, int(given["call"]), str(given["node"])))
+        stream = self._stream(run_id, given)
         if stream is not None:
             data = base64.b64decode(given["data"])
-            stream.input.put_nowait(node_pb2.RanksRequest(input=data))
+            request = node_pb2.RanksRequest(input=data, input_at=int(given["at"]))
+            stream.later.put_nowait(request)
 
-    async def _start_elsewhere(
-        self,
-        run_id: RunId,
-        request: Message,
-        window: _Window,
-        given: asyncio.Queue[node_pb2.RanksRequest],
-    ) -> None:
+    def _end(self, run_id: RunId, asked: Message) -> None:
+        stream = self._stream(run_id, asked)
+        if stream is not None:
+            stream.end()
+
+    def _stop_everywhere(self, run_id: RunId, call: int) -> None:
+        """End a call's ranks on all nodes, for a keeper of the version before."""
+        for key, stream in list(self._streams.items()):
+            if key[:2] == (run_id, int(call)):
+                stream.cancel()
+
+    def _signal(self, run_id: RunId, request: Message) -> None:
+        for key in list(self._streams):
+            is_meant = request.get("node", key[2]) == key[2]  # without: on all nodes
+            if key[:2] == (run_id, int(request["call"])) and is_meant:
+                self.tasks.of_job(self._signal_elsewhere(run_id, key[2], request))
+
+    def _take_event(self, run_id: RunId, event: Message) -> None:
+        served = self._served.get((run_id, int(event["call"])))
+        if served is not None and event.get("attempt", served.attempt) == served.attempt:
+            served.events.put_nowait(event)
+
+    async def _keep_stream(self, run_id: RunId, request: Message, stream: _Stream) -> None:
+        """Open a stream, pass on what comes over it, and tell the keeper how it ends."""
         node, call = str(request["node"]), int(request["call"])
-        left = {int(each["rank"]) for each in request["ranks"]}
-        why = ""
+        known = {"call": call, "node": node, "attempt": stream.attempt}
+        broke = why = ""
         try:
-            message = self._ranks_request(run_id, request)
-            stub = self.other_agents.stub(NodeName(node), str(request["address"]))
-            if _reads(message):
-                events = stub.StartReadingRanks(_first_then(message, given))
-            else:
-                events = stub.StartRanks(message)
-            async for event in events:
-                if event.refused:
-                    why = event.refused
-                    break
-                if event.exited:
-                    left.discard(event.rank)
-                self._to_keeper(run_id, call, node, event)
-                if event.data:
-                    window.add(len(event.data))
-                    await window.room()
-            why = why or ("" if not left else "its ranks were lost")
+            async for event in self._events(run_id, request, stream):
+                self.keepers.send(run_id, {"ranks_event": known | _for_keeper(event)})
+            if not stream.has_all and not stream.ends:
+                broke = "its ranks were lost"
         except asyncio.CancelledError:
-            why = "ended with the others"
+            why = "" if stream.attempt else "ended with the others"
         except aio.AioRpcError as error:
-            why = _failed(error)
+            said = " ".join((error.details() or error.code().name.lower()).split())
+            is_broken = error.code() in _BROKEN or (
+                stream.attempt > 1 and error.code() in _TOO_MUCH
+            )
+            broke, why = (said, "") if is_broken else ("", said)
         except DlschedError as error:
             why = str(error)
         except ParseError as error:  # its program or environment is not UTF-8
             why = f"ranks on other nodes: {error}"
-        finally:
-            self._streams.pop((run_id, call, node), None)
-        if why:
-            refusal = {"call": call, "node": node, "refused": why}
-            self.keepers.send(run_id, {"ranks_event": refusal})
+        if stream.is_replaced:
+            return
+        self._streams.pop((run_id, call, node), None)
+        end = stream.told_at_end(broke, why)
+        if end:
+            self.keepers.send(run_id, {"ranks_event": known | end})
+
+    async def _events(
+        self, run_id: RunId, request: Message, stream: _Stream
+    ) -> AsyncIterator[node_pb2.RankEvent]:
+        """What comes over a stream.
+
+        Raises:
+            DlschedError: when the other agent does not take it.
+            AioRpcError: when it has broken.
+        """
+        message = self._ranks_request(run_id, request)
+        stub = self.other_agents.stub(NodeName(str(request["node"])), str(request["address"]))
+        if stream.attempt:
+            try:
+                async for event in stub.HoldRanks(stream.requests(message)):
+                    stream.take(event)
+                    yield event
+                return
+            except aio.AioRpcError as error:
+                if error.code() is not StatusCode.UNIMPLEMENTED:
+                    raise
+            if stream.ends:
+                return
+            if stream.attempt > 1:
+                raise DlschedError(f"{STOPPED} (it is of an older version)")
+            if _reads(message):
+                raise DlschedError(
+                    "its agent is of an older version, which passes no input on (--input=none)"
+                )
+        stream.is_only = True
+        async for event in stub.StartRanks(message):
+            stream.take(event)
+            yield event
+            if event.data:
+                stream.window.add(len(event.data))
+                await stream.window.room()
 
     def _ranks_request(self, run_id: RunId, request: Message) -> node_pb2.RanksRequest:
         desired = self.running(run_id)
@@ -165,18 +291,6 @@ class GangRanks:
         message = node_pb2.RanksRequest(asker=self.node, key=to_wire(desired.key))
         ParseDict(request, message, ignore_unknown_fields=True)
         return message
-
-    def _to_keeper(self, run_id: RunId, call: int, node: str, event: node_pb2.RankEvent) -> None:
-        message: Message = {"call": call, "rank": event.rank}
-        if event.exited:
-            message |= {"exited": True, "code": event.code, "signal": event.signal}
-            message |= {"cpu_s": event.cpu_s, "peak_memory_bytes": event.peak_memory_bytes}
-        elif event.input_taken:
-            message |= {"node": node, "input_taken": event.input_taken}
-        else:
-            text = base64.b64encode(event.data).decode()
-            message |= {"stream": event.stream, "data": text}
-        self.keepers.send(run_id, {"ranks_event": message})
 
     async def _signal_elsewhere(self, run_id: RunId, node: str, request: Message) -> None:
         desired = self.running(run_id)
@@ -204,64 +318,93 @@ class GangRanks:
         return ""
 
     async def serve(
-        self, request: node_pb2.RanksRequest, inputs: AsyncIterator[node_pb2.RanksRequest] | None
+        self, request: node_pb2.RanksRequest, later: AsyncIterator[node_pb2.RanksRequest] | None
     ) -> AsyncIterator[node_pb2.RankEvent]:
-        """Have our keeper start ranks; give what they write and how they end.
+        """Have our keeper start ranks, or go on with them; give what they write and how they end.
 
         Args:
             request: the ranks.
-            inputs: further requests, with what they read; None: they read nothing.
+            later: further requests, with what they read and what the caller has taken; None: the
+                caller's agent is of the version before.
         """
-        run_id, call = RunId(request.key.run_id), int(request.call)
-        queue: asyncio.Queue[Message] = asyncio.Queue()
-        self._events[run_id, call] = queue
+        run_id, call, attempt = RunId(request.key.run_id), int(request.call), int(request.attempt)
+        if request.stop:
+            self.keepers.send(run_id, {"stop_ranks": call})
+            return
+        served = _Served(attempt)
+        newest = self._served.get((run_id, call))
+        if newest is not None and 0 < attempt <= newest.attempt:
+            yield node_pb2.RankEvent(refused="there is a later stream")
+            return
+        self._served[run_id, call] = served
         left = {each.rank for each in request.ranks}
+        outlived = False  # by the ranks
         reading: asyncio.Task[None] | None = None
         message = MessageToDict(
             request, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
         )
+        order = "resume_ranks" if attempt > 1 else "start_ranks"
         try:
-            if not self.keepers.send(run_id, {"start_ranks": message}):
-                yield node_pb2.RankEvent(refused="its keeper is gone")
+            if not self.keepers.send(run_id, {order: message}):
+                yield node_pb2.RankEvent(refused=_KEEPER_GONE)
                 return
-            if inputs is not None:
-                reading = self.tasks.of_job(self._pass_on_input(run_id, call, inputs))
-            while left:
-                event = await self._next_event(run_id, queue)
-                if event is None or "refused" in event:
-                    why = event["refused"] if event else "its keeper is gone"
-                    yield node_pb2.RankEvent(refused=why)
+            if later is not None:
+                reading = self.tasks.of_job(self._take_later(run_id, call, later, served))
+            while left or outlived:
+                event = await self._next_event(run_id, served)
+                if event is None:
                     return
                 found = ParseDict(event, node_pb2.RankEvent(), ignore_unknown_fields=True)
                 yield found
-                if found.exited:
-                    left.discard(found.rank)
-                    continue
-                if found.data:
-                    taken = {"call": call, "bytes": len(found.data)}
-                    self.keepers.send(run_id, {"ranks_taken": taken})
+                if found.refused:
+                    return
+                outlived = outlived or found.started
+                left -= {found.rank} if found.exited else set()
+                self._note_passed_on(run_id, call, found)
         finally:
             if reading is not None:
                 reading.cancel()
-            self._events.pop((run_id, call), None)
-            if left:
-                self.keepers.send(run_id, {"stop_ranks": call})
+            if self._served.get((run_id, call)) is served:
+                del self._served[run_id, call]
+            if left or outlived:  # a keeper of the version before ends them
+                known = {"attempt": attempt} if attempt else {}
+                self.keepers.send(run_id, {"stop_ranks": call, **known})
 
-    async def _pass_on_input(
-        self, run_id: RunId, call: int, requests: AsyncIterator[node_pb2.RanksRequest]
+    def _note_passed_on(self, run_id: RunId, call: int, event: node_pb2.RankEvent) -> None:
+        """Tell the keeper that an output is on its way, which the caller itself does not say."""
+        if event.data and not event.number:
+            taken = {"call": call, "bytes": len(event.data)}
+            self.keepers.send(run_id, {"ranks_taken": taken})
+
+    async def _take_later(
+        self,
+        run_id: RunId,
+        call: int,
+        requests: AsyncIterator[node_pb2.RanksRequest],
+        served: _Served,
     ) -> None:
+        """Pass on to the keeper what comes over a stream after its first request."""
         async for request in requests:
+            if request.stop:
+                self.keepers.send(run_id, {"stop_ranks": call})
+                break
+            if request.taken:
+                taken = {"call": call, "number": request.taken}
+                self.keepers.send(run_id, {"ranks_taken": taken})
+                continue
             text = base64.b64encode(request.input).decode()
-            self.keepers.send(run_id, {"rank_input": {"call": call, "data": text}})
+            given = {"call": call, "data": text, "at": request.input_at}
+            self.keepers.send(run_id, {"rank_input": given})
+        served.events.put_nowait(None)
 
-    async def _next_event(self, run_id: RunId, queue: asyncio.Queue[Message]) -> Message | None:
-        """Return the next event of a rank; None when the run's keeper is gone."""
+    async def _next_event(self, run_id: RunId, served: _Served) -> Message | None:
+        """Return the next event of a rank; None when the other side has closed the stream."""
         while True:
             try:
-                return await asyncio.wait_for(queue.get(), _KEEPER_LOST_S)
+                return await asyncio.wait_for(served.events.get(), _KEEPER_LOST_S)
             except TimeoutError:
                 if not self.keepers.has(run_id):
-                    return None
+                    return {"refused": _KEEPER_GONE}
 
 
 def _reads(request: node_pb2.RanksRequest) -> bool:
@@ -272,20 +415,15 @@ def _reads(request: node_pb2.RanksRequest) -> bool:
     )
 
 
-def _failed(error: aio.AioRpcError) -> str:
-    """Why the call of another agent has ended, in one line."""
-    if error.code() is StatusCode.UNIMPLEMENTED:
-        return "its agent is of an older version, which passes no input on (--input=none)"
-    why = " ".join((error.details() or error.code().name.lower()).split())
-    if error.code() is StatusCode.UNAVAILABLE:
-        return f"its ranks end, because its agent has stopped or been restarted ({why})"
-    return why
-
-
-async def _first_then(
-    first: node_pb2.RanksRequest, later: asyncio.Queue[node_pb2.RanksRequest]
-) -> AsyncIterator[node_pb2.RanksRequest]:
-    """The requests of one call, for as long as it lasts."""
-    yield first
-    while True:
-        yield await later.get()
+def _for_keeper(event: node_pb2.RankEvent) -> Message:
+    """An event of a rank as the caller's keeper takes it."""
+    if event.started:
+        return {"started": True, "input_taken": event.input_taken}
+    if event.input_taken:
+        return {"input_taken": event.input_taken}
+    message: Message = {"rank": event.rank, "number": event.number}
+    if event.exited:
+        message |= {"exited": True, "code": event.code, "signal": event.signal}
+        return message | {"cpu_s": event.cpu_s, "peak_memory_bytes": event.peak_memory_bytes}
+    text = base64.b64encode(event.data).decode()
+    return message | {"stream": event.stream, "data": text}

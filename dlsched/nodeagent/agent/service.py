@@ -77,19 +77,19 @@ class AgentService(node_pb2_grpc.AgentServicer):
         """Start ranks of a `dlsched run` from a caller on the run's first node."""
         return self._ranks(request, None, context)
 
-    async def StartReadingRanks(self, requests: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
-        """Start ranks that read the input of their caller, or a file."""
+    async def HoldRanks(self, requests: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+        """Start ranks that outlive the call, or go on with them."""
         async for event in self._ranks(await anext(requests), requests, context):
             yield event
 
     async def _ranks(
-        self, request: Any, inputs: AsyncIterator[Any] | None, context: Any
+        self, request: Any, later: AsyncIterator[Any] | None, context: Any
     ) -> AsyncIterator[Any]:
         ranks = self._driver.ranks
         why = ranks.refusal(request.asker, RunId(request.key.run_id))
         if why:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, why)
-        async for event in ranks.serve(request, inputs):
+        async for event in ranks.serve(request, later):
             yield event
 
     async def SignalRanks(self, request: Any, context: Any) -> Any:  # noqa: N802

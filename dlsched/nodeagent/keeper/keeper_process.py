@@ -307,7 +307,7 @@ class Keeper:
         self._training.new_agent()
         self._tasks.new_agent()
         self.processes.turns.new_agent()
-        self.processes.calls.report()
+        self.processes.calls.new_agent()
         self._limits.tell_agent()
 
     def _agent_gone(self) -> None:

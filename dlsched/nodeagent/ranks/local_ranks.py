@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 WINDOW = 1024 * 1024  # bytes that the caller has not taken yet
 CHUNK = 32 * 1024
+LEAST = 256  # bytes that an output counts for, however short: it takes memory on its way
 TERM_S = 10.0  # from TERM to KILL when the caller is gone
 
 
@@ -137,7 +138,7 @@ class LocalRanks:
             return
         rank, stream = self._pipes[fd]
         if data:
-            self._not_taken += len(data)
+            self._not_taken += max(len(data), LEAST)
             self._on_output(rank, stream, data)
             if self._not_taken >= WINDOW:
                 for each in self._pipes:
@@ -150,8 +151,8 @@ class LocalRanks:
         self._report_exits()
 
     def taken(self, count: int) -> None:
-        """Count bytes that the caller has taken; read on when there is room."""
-        self._not_taken -= count
+        """Note that the caller has taken an output of so many bytes; read on if there is room."""
+        self._not_taken -= max(count, LEAST)
         if self._paused and self._not_taken < WINDOW // 2:
             for fd in self._paused & set(self._pipes):
                 self._keeper.watch(fd, lambda _mask, fd=fd: self._readable(fd))  # type: ignore[misc]
@@ -173,8 +174,9 @@ class LocalRanks:
         if rank is None:
             return False
         if detail:
-            self._on_output(rank, 2, f"dlsched: {detail}\n".encode())
-            self._not_taken += len(detail) + 10
+            data = f"dlsched: {detail}\n".encode()
+            self._not_taken += max(len(data), LEAST)
+            self._on_output(rank, 2, data)
         self.used += used
         self.input.leave(rank)
         self._exits[rank] = (code, number, used)

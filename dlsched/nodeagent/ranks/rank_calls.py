@@ -2,7 +2,7 @@
 
 The keeper of the first node plans the ranks, starts those of its own node and asks the keepers of
 the other nodes, through the agents, for theirs. Each of these answers with what its ranks write and
-how they end.
+how they end. The agents may restart meanwhile: see `ranks_elsewhere` and `rank_shares`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlsched.job import messages as words
 from dlsched.nodeagent.host.used import Used
-from dlsched.nodeagent.json_values import plain, value_of
+from dlsched.nodeagent.json_values import plain
 from dlsched.nodeagent.ranks.job_environment import (
     CHANGEABLE,
     STEP,
@@ -30,11 +30,13 @@ from dlsched.nodeagent.ranks.master_port import port_of
 from dlsched.nodeagent.ranks.rank_plan import (
     CannotPlace,
     RankCommand,
-    RankPlace,
     check_count,
     part_of,
     plan_ranks,
 )
+from dlsched.nodeagent.ranks.rank_shares import RankShares
+from dlsched.nodeagent.ranks.ranks_elsewhere import RanksElsewhere
+from dlsched.nodeagent.ranks.shared_input import KeptBytes
 from dlsched.protocol.messages import GpuId, StepRecord
 from dlsched.system import clock
 
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
 
 STEPS, NAME, NODES = 40, 32, 128  # calls that the exit record has room for, and their words
 NOTHING = Used()
-AGENT_GONE = "its ranks end, because the agent of the first node has stopped or been restarted"
 
 
 class RankCalls:
@@ -59,10 +60,9 @@ class RankCalls:
         self._count = 0
         self._calls: dict[int, Call] = {}
         self.script_environment: Mapping[str, str] = {}  # of the job's first process here
-        self._shares: dict[int, LocalRanks] = {}
+        self._shares = RankShares(keeper, STEPS)
         # as they are reported, and as the exit record has them
         self._ended: deque[tuple[StepRecord, StepRecord]] = deque(maxlen=STEPS)
-        self._ended_shares: deque[tuple[int, Used]] = deque(maxlen=STEPS)  # with their calls
         self.used = Used()  # by all ranks here that have ended
 
     def steps(self) -> tuple[StepRecord, ...]:
@@ -70,14 +70,13 @@ class RankCalls:
 
         Calls that go on end with the run. Of calls of another node, only their use is known.
         """
-        shares = [*self._ended_shares, *((k, each.used) for k, each in self._shares.items())]
         return (
             *self._newest(ends=True),
             *(
                 StepRecord(
                     number=number - 1, cpu_s=used.cpu_s, peak_memory_bytes=used.peak_memory_bytes
                 )
-                for number, used in shares[-STEPS:]
+                for number, used in self._shares.used()[-STEPS:]
             ),
         )
 
@@ -95,17 +94,22 @@ class RankCalls:
 
     @property
     def deadline(self) -> float | None:
-        """When ranks are to be killed, in seconds since the boot; None when none are."""
-        times = [each.kill_at for each in self._all_ranks() if each.kill_at is not None]
-        return min(times, default=None)
+        """When `wake` has something to do, in seconds since the boot; None: not at all."""
+        times = [each.kill_at for each in self._all_ranks()]
+        times += [*(call.deadline for call in self._calls.values()), self._shares.deadline]
+        return min((time for time in times if time is not None), default=None)
 
     def _all_ranks(self) -> list[LocalRanks]:
-        return [*(call.ranks for call in self._calls.values()), *self._shares.values()]
+        return [*(call.ranks for call in self._calls.values()), *self._shares.ranks]
 
     def wake(self, now: float) -> None:
-        """Kill ranks that have had their grace period."""
+        """Kill ranks that have had their grace period, and look for those on other nodes."""
         for each in self._all_ranks():
             each.wake(now)
+        for call in self._calls.values():
+            call.wake(now)
+        self._shares.wake(now)
+        self._tidy()
 
     # -- callers here --------------------------------------------------------------------------
 
@@ -195,8 +199,7 @@ class RankCalls:
                 self._begin(number)
         if over:
             self.report()
-        for key in [key for key, share in self._shares.items() if not share.running]:
-            self._ended_shares.append((key, self._shares.pop(key).used))
+        self._shares.tidy()
 
     # -- the agent -----------------------------------------------------------------------------
 
@@ -207,68 +210,22 @@ class RankCalls:
             call = self._calls.get(int(event["call"]))
             if call is not None:
                 call.take_event(event)
-        elif "start_ranks" in message:
-            self._start_share(message["start_ranks"])
-        elif "stop_ranks" in message:
-            share = self._shares.get(int(message["stop_ranks"]))
-            if share is not None:
-                share.stop()
-        elif "signal_ranks" in message:
-            request = message["signal_ranks"]
-            share = self._shares.get(int(request["call"]))
-            if share is not None and 0 < int(request["number"]) < signal.NSIG:
-                share.send(int(request["number"]))
-        elif "rank_input" in message:
-            given = message["rank_input"]
-            share = self._shares.get(int(given["call"]))
-            if share is not None:
-                share.input.give(base64.b64decode(given["data"]))
-        elif "ranks_taken" in message:
-            taken = message["ranks_taken"]
-            share = self._shares.get(int(taken["call"]))
-            if share is not None:
-                share.taken(int(taken["bytes"]))
+        else:
+            self._shares.from_agent(message)
         self._tidy()
 
     def agent_gone(self) -> None:
-        """End what agents join: ranks elsewhere of callers here, and here of callers elsewhere."""
-        for call in list(self._calls.values()):
-            call.lose_other_nodes()
-        for share in list(self._shares.values()):
-            share.stop()
+        """Wait for the next agent, which joins the nodes again."""
+        for call in self._calls.values():
+            call.agent_gone()
+        self._shares.agent_gone()
         self._tidy()
 
-    def _start_share(self, request: dict[str, Any]) -> None:
-        number = int(request["call"])
-        keeper = self._keeper
-        if keeper.state.stage.value != "running" or number in self._shares:
-            refusal = {"call": number, "refused": "the run does not run here"}
-            keeper.send_to_agent({"rank_event": refusal})
-            return
-
-        def on_output(rank: int, stream: int, data: bytes) -> None:
-            text = base64.b64encode(data).decode()
-            event = {"call": number, "rank": rank, "stream": stream, "data": text}
-            keeper.send_to_agent({"rank_event": event})
-
-        def on_exit(rank: int, code: int, ended_by: int, used: Used) -> None:
-            event = {"call": number, "rank": rank, "exited": True, "code": code, "signal": ended_by}
-            keeper.send_to_agent({"rank_event": event | plain(used)})
-
-        def on_input_taken(count: int) -> None:
-            keeper.send_to_agent({"rank_event": {"call": number, "input_taken": count}})
-
-        places = [value_of(RankPlace, each) for each in request["ranks"]]
-        command = value_of(RankCommand, request | {"call": number})  # JSON has int64 as a text
-        share = LocalRanks(
-            keeper, on_output=on_output, on_exit=on_exit, on_input_taken=on_input_taken
-        )
-        self._shares[number] = share
-        try:
-            share.start(command, places, streams=None, inputs={})
-        except OSError as error:  # no process or descriptor is left
-            share.stop()
-            keeper.send_to_agent({"rank_event": {"call": number, "refused": str(error)}})
+    def new_agent(self) -> None:
+        """Tell an agent that has just connected of all calls, and have it join the nodes again."""
+        self.report()
+        for call in self._calls.values():
+            call.new_agent()
 
 
 class Call:
@@ -297,9 +254,9 @@ class Call:
         self.gpus: frozenset[GpuId] = frozenset()  # that no other call gets meanwhile
         self._left: set[int] = set()  # ranks that have not ended
         self._node_of: dict[int, str] = {}  # by rank
-        self._outgoing: deque[tuple[bytes, int, str]] = (
-            deque()
-        )  # packet, bytes of output in it, node of its rank
+        # packet, bytes of output in it, node of its rank, number of the event that it was there
+        self._outgoing: deque[tuple[bytes, int, str, int]] = deque()
+        self._elsewhere: dict[str, RanksElsewhere] = {}  # by node
         self._failed = False
         self._ended_with_others: set[int] = set()  # ranks here that got TERM since one has failed
         self._first_failure = (0, 0)  # code and signal of the first task that failed
@@ -310,6 +267,8 @@ class Call:
         self._done = False
         self._input_sent, self._input_told = 0, 0  # bytes: from the caller, and taken by all ranks
         self._input_taken: dict[str, int] = {}  # bytes, by node with readers and live ranks
+        self._input_kept = KeptBytes()  # not every reader elsewhere has taken it
+        self._is_input_over = False
         self.ranks = LocalRanks(
             keeper,
             on_output=self._output,
@@ -321,7 +280,8 @@ class Call:
     def over(self) -> bool:
         """Whether no rank is left, and the caller knows or is gone."""
         knows = self._done and not self._outgoing
-        return (knows or self._abandoned) and not self.ranks.running
+        is_left = self.ranks.running or not all(each.over for each in self._elsewhere.values())
+        return (knows or self._abandoned) and not is_left
 
     def record(self, *, ends: bool = False) -> StepRecord:
         """Return what accounts have of the call.
@@ -333,7 +293,8 @@ class Call:
         command = self._command
         assert command is not None, "it has begun"
         code, number = self._first_failure
-        if ends and self._left and not (code or number):
+        has_ended = ends or self._abandoned
+        if has_ended and self._left and not (code or number):
             number = signal.SIGKILL
         used = self.ranks.used if ends else self.ranks.used + self._used_elsewhere
         return StepRecord(
@@ -348,7 +309,7 @@ class Call:
             signal=number,
             cpu_s=used.cpu_s,
             peak_memory_bytes=used.peak_memory_bytes,
-            running=bool(self._left) and not ends,
+            running=bool(self._left) and not has_ended,
         )
 
     def begin(self, taken: Collection[GpuId] = ()) -> None:
@@ -417,8 +378,11 @@ class Call:
                     "address": address,
                     "ranks": [plain(each) for each in places],
                 }
-                if not self._keeper.send_to_agent({"ranks": message}):
-                    self._refuse_node(node, "the agent of the first node is away")
+                self._elsewhere[node] = RanksElsewhere(
+                    self._keeper.send_to_agent, message, spec.timing.away_s
+                )
+        for each in self._elsewhere.values():
+            each.open(clock.boottime())
 
     # -- input ---------------------------------------------------------------------------------
 
@@ -447,22 +411,24 @@ class Call:
             self._send(words.Refused(why="more input than the ranks have room for"))
             self.abandon()
             return
+        at, self._is_input_over = self._input_kept.end, self._is_input_over or not data
+        self._input_kept.add(data)
         for node in self._input_taken:
-            if node == self._keeper.spec.node:
-                self.ranks.input.give(data)
+            if node in self._elsewhere:
+                self._elsewhere[node].give(data, at)
             else:
-                text = base64.b64encode(data).decode()
-                message = {"call": self.number, "node": node, "data": text}
-                self._keeper.send_to_agent({"ranks_input": message})
+                self.ranks.input.give(data)
         self._tell_taken()
 
     def _taken(self, node: str, count: int) -> None:
         if node in self._input_taken:
-            self._input_taken[node] = count
+            self._input_taken[node] = max(count, self._input_taken[node])
             self._tell_taken()
 
     def _tell_taken(self) -> None:
         """Tell the caller what all ranks that read and have not ended have taken."""
+        elsewhere = (self._input_taken[each] for each in self._input_taken.keys() & self._elsewhere)
+        self._input_kept.forget(min(elsewhere, default=self._input_sent))
         taken = min(self._input_taken.values(), default=self._input_sent)
         if taken > self._input_told:
             self._input_told = taken
@@ -470,8 +436,8 @@ class Call:
 
     # -- output and ends ------------------------------------------------------------------------
 
-    def _output(self, rank: int, stream: int, data: bytes) -> None:
-        self._send(words.Output(rank=rank, stream=stream, data=data), len(data), rank)
+    def _output(self, rank: int, stream: int, data: bytes, event: int = 0) -> None:
+        self._send(words.Output(rank=rank, stream=stream, data=data), len(data), rank, event)
 
     def _exited(
         self,
@@ -481,6 +447,7 @@ class Call:
         used: Used = NOTHING,
         *,
         with_others: bool = False,
+        event: int = 0,
     ) -> None:
         if rank not in self._left:
             return
@@ -489,9 +456,8 @@ class Call:
             self._used_elsewhere += used
         self._left.discard(rank)
         with_others = with_others or rank in self._ended_with_others
-        self._send(
-            words.Exited(rank=rank, code=code, signal=number, node=node, with_others=with_others)
-        )
+        end = words.Exited(rank=rank, code=code, signal=number, node=node, with_others=with_others)
+        self._send(end, 0, rank, event)
         if node in self._input_taken and all(self._node_of[each] != node for each in self._left):
             del self._input_taken[node]
             self._tell_taken()
@@ -501,28 +467,72 @@ class Call:
         if (code or number) and self._request.kill_on_bad_exit and not self._failed:
             self._failed = True
             self._end_all()
-        if not self._left:
-            self._send(words.Done())
+        if not self._left and not self._done:
             self._done = True
+            self._send(words.Done())
+
+    # -- ranks on other nodes ------------------------------------------------------------------
 
     def take_event(self, event: dict[str, Any]) -> None:
-        """Take what a rank on another node has written, or its end."""
+        """Take what a rank on another node has written, or its end, or that of its stream."""
+        elsewhere = self._elsewhere.get(str(event["node"]))
+        if elsewhere is None or not elsewhere.is_news(event):
+            return
+        number = int(event.get("number", 0))
         if "refused" in event:
-            self._refuse_node(str(event["node"]), str(event["refused"]))
+            self._give_up(elsewhere, str(event["refused"]))
+        elif "broke" in event:
+            self._give_up(elsewhere, elsewhere.broke(clock.boottime(), str(event["broke"])))
+        elif "ended" in event:
+            elsewhere.finish()
+        elif "started" in event:
+            if elsewhere.opened():
+                self._give_again(elsewhere, int(event["input_taken"]))
         elif event.get("exited"):
             cpu_s, peak = event.get("cpu_s", 0.0), event.get("peak_memory_bytes", 0)
             used = Used(float(cpu_s), int(peak))
-            self._exited(int(event["rank"]), int(event["code"]), int(event["signal"]), used)
+            code, ended_by = int(event["code"]), int(event["signal"])
+            self._exited(int(event["rank"]), code, ended_by, used, event=number)
         elif "input_taken" in event:
-            self._taken(str(event["node"]), int(event["input_taken"]))
+            self._taken(elsewhere.node, int(event["input_taken"]))
         else:
-            self._output(int(event["rank"]), int(event["stream"]), base64.b64decode(event["data"]))
+            data = base64.b64decode(event["data"])
+            self._output(int(event["rank"]), int(event["stream"]), data, number)
 
-    def lose_other_nodes(self) -> None:
-        """Note that the ranks on other nodes end, because this node's agent has stopped."""
-        for node in sorted({self._node_of[rank] for rank in self._left}):
-            if node != self._keeper.spec.node:
-                self._refuse_node(node, AGENT_GONE)
+    def agent_gone(self) -> None:
+        """Wait for another agent to reach the other nodes."""
+        for each in self._elsewhere.values():
+            if not each.over:
+                each.agent_gone(clock.boottime())
+
+    def new_agent(self) -> None:
+        """Reach the other nodes again."""
+        for each in self._elsewhere.values():
+            each.new_agent(clock.boottime())
+            if each.is_open:  # for the first time
+                self._give_again(each, 0)
+
+    def _give_again(self, elsewhere: RanksElsewhere, received: int) -> None:
+        """Send a node the input that has not arrived there."""
+        if elsewhere.node in self._input_taken:
+            elsewhere.give_again(self._input_kept, received, is_over=self._is_input_over)
+
+    @property
+    def deadline(self) -> float | None:
+        """When `wake` has something to do, in seconds since the boot; None: not at all."""
+        times = (each.deadline for each in self._elsewhere.values())
+        return min((time for time in times if time is not None), default=None)
+
+    def wake(self, now: float) -> None:
+        """Look for ranks whose stream has broken, and give up those that are gone for long."""
+        for each in self._elsewhere.values():
+            self._give_up(each, each.wake(now))
+
+    def _give_up(self, elsewhere: RanksElsewhere, why: str) -> None:
+        """Note that the ranks of a node are lost, if there is a reason."""
+        if why:
+            elsewhere.give_up()
+            self._refuse_node(elsewhere.node, why)
 
     def _refuse_node(self, node: str, why: str) -> None:
         ranks = [rank for rank in sorted(self._left) if self._node_of[rank] == node]
@@ -536,36 +546,50 @@ class Call:
     def send(self, number: int) -> None:
         """Send one signal to all ranks."""
         self.ranks.send(number)
-        self._keeper.send_to_agent({"ranks_signal": {"call": self.number, "number": number}})
+        for each in self._elsewhere.values():
+            each.signal(number)
 
     def _end_all(self) -> None:
-        self._keeper.send_to_agent({"ranks_stop": self.number})
         self._ended_with_others = self.ranks.end_with_others()
+        self._end_elsewhere()
+        for node in self._elsewhere:
+            self._refuse_node(node, "ended with the others")
+
+    def _end_elsewhere(self) -> None:
+        for each in self._elsewhere.values():
+            each.end(clock.boottime())
 
     def abandon(self) -> None:
         """End all ranks: the caller is gone."""
         self._abandoned = True
         self._outgoing.clear()
-        self._keeper.send_to_agent({"ranks_stop": self.number})
+        self._end_elsewhere()
         self.ranks.stop()
 
     # -- to the caller -------------------------------------------------------------------------
 
-    def _send(self, message: words.Message, size: int = 0, rank: int = -1) -> None:
+    def _send(self, message: words.Message, size: int = 0, rank: int = -1, event: int = 0) -> None:
         if not self._abandoned:
-            self._outgoing.append((words.encode(message), size, self._node_of.get(rank, "")))
+            node = self._node_of.get(rank, "")
+            self._outgoing.append((words.encode(message), size, node, event))
             self.flush()
 
     def flush(self) -> None:
         """Send the caller as much as it takes now."""
+        taken: dict[str, int] = {}  # number of the last event, by node
         while self._outgoing:
-            packet, size, node = self._outgoing[0]
+            packet, size, node, event = self._outgoing[0]
             if not self.peer.send(packet):
                 self._keeper.wait_to_write(self.peer.socket.fileno(), True)
-                return
+                break
             self._outgoing.popleft()
-            if size and node == self._keeper.spec.node:
-                self.ranks.taken(size)
+            if event:
+                taken[node] = event
+            elif size and node in self._elsewhere:
+                self._elsewhere[node].taken_without_number(size)
             elif size:
-                taken = {"call": self.number, "node": node, "bytes": size}
-                self._keeper.send_to_agent({"ranks_received": taken})
+                self.ranks.taken(size)
+        for node, event in taken.items():
+            elsewhere = self._elsewhere[node]
+            is_left = any(self._node_of[rank] == node for rank in self._left)
+            elsewhere.taken(event, last=event == elsewhere.received and not is_left)

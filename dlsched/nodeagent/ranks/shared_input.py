@@ -17,14 +17,45 @@ if TYPE_CHECKING:
     from dlsched.nodeagent.ranks.keeper_interface import KeeperInterface
 
 
+class KeptBytes:
+    """A part of a stream of bytes: what was added and is not forgotten yet.
+
+    Attributes:
+        first: how many bytes came before it.
+    """
+
+    def __init__(self) -> None:
+        self.first = 0
+        self._data = bytearray()
+
+    @property
+    def end(self) -> int:
+        """How many bytes have come."""
+        return self.first + len(self._data)
+
+    def add(self, data: bytes) -> None:
+        """Take the next bytes."""
+        self._data += data
+
+    def piece(self, at: int) -> bytes:
+        """Return the bytes from a place on, at most `INPUT_CHUNK`."""
+        return bytes(self._data[at - self.first :][:INPUT_CHUNK])
+
+    def forget(self, before: int) -> None:
+        """Forget the bytes before a place."""
+        before = min(before, self.end)
+        if before > self.first:
+            del self._data[: before - self.first]
+            self.first = before
+
+
 class SharedInput:
     """The pipes of the ranks that read, and what is on its way to them."""
 
     def __init__(self, keeper: KeeperInterface, on_taken: Callable[[int], None]) -> None:
         """No rank reads yet; `on_taken` is told how many bytes all readers have taken."""
         self._keeper, self._on_taken = keeper, on_taken
-        self._kept = bytearray()
-        self._first = 0  # number of bytes before those kept
+        self._kept = KeptBytes()
         self._is_over = False  # nothing comes after what is kept
         self._rank_of: dict[int, int] = {}  # by our end of its pipe
         self._given: dict[int, int] = {}  # bytes, by our end of the pipe
@@ -32,7 +63,12 @@ class SharedInput:
     @property
     def received(self) -> int:
         """How many bytes have come."""
-        return self._first + len(self._kept)
+        return self._kept.end
+
+    @property
+    def taken(self) -> int:
+        """How many bytes all readers have taken."""
+        return self._kept.first
 
     def open(self, rank: int) -> int:
         """Make the pipe of a rank; return the end that it reads.
@@ -46,10 +82,18 @@ class SharedInput:
         self._keeper.watch(ours, lambda mask: self._ready(ours, mask))
         return theirs
 
-    def give(self, data: bytes) -> None:
-        """Take the next bytes for all readers; none: their input is over."""
-        self._kept += data
+    def give(self, data: bytes, at: int | None = None) -> None:
+        """Take the next bytes for all readers; none: their input is over.
+
+        Args:
+            data: the bytes.
+            at: how many came before them. What has come already is skipped; what leaves out others
+                comes again with them. None: these are the next.
+        """
+        if at is not None and at > self.received:
+            return
         self._is_over = self._is_over or not data
+        self._kept.add(data if at is None else data[self.received - at :])
         for ours in list(self._given):
             self._write(ours)
         self._note_taken()
@@ -76,9 +120,8 @@ class SharedInput:
     def _write(self, ours: int) -> None:
         """Give a rank as much as its pipe takes now."""
         while (given := self._given[ours]) < self.received:
-            at = given - self._first
             try:
-                self._given[ours] += os.write(ours, bytes(self._kept[at : at + INPUT_CHUNK]))
+                self._given[ours] += os.write(ours, self._kept.piece(given))
             except BlockingIOError:
                 self._keeper.wait_to_write(ours, True)
                 return
@@ -97,7 +140,6 @@ class SharedInput:
 
     def _note_taken(self) -> None:
         taken = min(self._given.values(), default=self.received)
-        if taken > self._first:
-            del self._kept[: taken - self._first]
-            self._first = taken
+        if taken > self.taken:
+            self._kept.forget(taken)
             self._on_taken(taken)

@@ -306,7 +306,7 @@ class RankPlace(_message.Message):
     def __init__(self, rank: _Optional[int] = ..., local_rank: _Optional[int] = ..., gpus: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RanksRequest(_message.Message):
-    __slots__ = ("asker", "key", "call", "argv", "environment", "working_directory", "ranks", "world", "master_port", "tasks_per_node", "nodes", "master_address", "cpus_per_task", "changed", "input_to", "input_file", "input")
+    __slots__ = ("asker", "key", "call", "argv", "environment", "working_directory", "ranks", "world", "master_port", "tasks_per_node", "nodes", "master_address", "cpus_per_task", "changed", "input_to", "input_file", "input", "attempt", "received", "input_at", "taken", "stop")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -331,6 +331,11 @@ class RanksRequest(_message.Message):
     INPUT_TO_FIELD_NUMBER: _ClassVar[int]
     INPUT_FILE_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    INPUT_AT_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
+    STOP_FIELD_NUMBER: _ClassVar[int]
     asker: str
     key: _run_pb2.RunKey
     call: int
@@ -348,10 +353,15 @@ class RanksRequest(_message.Message):
     input_to: int
     input_file: str
     input: bytes
-    def __init__(self, asker: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., call: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., world: _Optional[int] = ..., master_port: _Optional[int] = ..., tasks_per_node: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., master_address: _Optional[str] = ..., cpus_per_task: _Optional[int] = ..., changed: _Optional[_Iterable[str]] = ..., input_to: _Optional[int] = ..., input_file: _Optional[str] = ..., input: _Optional[bytes] = ...) -> None: ...
+    attempt: int
+    received: int
+    input_at: int
+    taken: int
+    stop: bool
+    def __init__(self, asker: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., call: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., world: _Optional[int] = ..., master_port: _Optional[int] = ..., tasks_per_node: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., master_address: _Optional[str] = ..., cpus_per_task: _Optional[int] = ..., changed: _Optional[_Iterable[str]] = ..., input_to: _Optional[int] = ..., input_file: _Optional[str] = ..., input: _Optional[bytes] = ..., attempt: _Optional[int] = ..., received: _Optional[int] = ..., input_at: _Optional[int] = ..., taken: _Optional[int] = ..., stop: _Optional[bool] = ...) -> None: ...
 
 class RankEvent(_message.Message):
-    __slots__ = ("rank", "stream", "data", "exited", "code", "signal", "refused", "cpu_s", "peak_memory_bytes", "input_taken")
+    __slots__ = ("rank", "stream", "data", "exited", "code", "signal", "refused", "cpu_s", "peak_memory_bytes", "input_taken", "number", "started")
     RANK_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
@@ -362,6 +372,8 @@ class RankEvent(_message.Message):
     CPU_S_FIELD_NUMBER: _ClassVar[int]
     PEAK_MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     INPUT_TAKEN_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    STARTED_FIELD_NUMBER: _ClassVar[int]
     rank: int
     stream: int
     data: bytes
@@ -372,7 +384,9 @@ class RankEvent(_message.Message):
     cpu_s: float
     peak_memory_bytes: int
     input_taken: int
-    def __init__(self, rank: _Optional[int] = ..., stream: _Optional[int] = ..., data: _Optional[bytes] = ..., exited: _Optional[bool] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., refused: _Optional[str] = ..., cpu_s: _Optional[float] = ..., peak_memory_bytes: _Optional[int] = ..., input_taken: _Optional[int] = ...) -> None: ...
+    number: int
+    started: bool
+    def __init__(self, rank: _Optional[int] = ..., stream: _Optional[int] = ..., data: _Optional[bytes] = ..., exited: _Optional[bool] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., refused: _Optional[str] = ..., cpu_s: _Optional[float] = ..., peak_memory_bytes: _Optional[int] = ..., input_taken: _Optional[int] = ..., number: _Optional[int] = ..., started: _Optional[bool] = ...) -> None: ...
 
 class RanksSignal(_message.Message):
     __slots__ = ("asker", "key", "call", "number")

@@ -182,8 +182,8 @@ class AgentStub:
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksRequest.SerializeToString,
                 response_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RankEvent.FromString,
                 _registered_method=True)
-        self.StartReadingRanks = channel.stream_stream(
-                '/dlsched.v1.Agent/StartReadingRanks',
+        self.HoldRanks = channel.stream_stream(
+                '/dlsched.v1.Agent/HoldRanks',
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksRequest.SerializeToString,
                 response_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RankEvent.FromString,
                 _registered_method=True)
@@ -248,9 +248,10 @@ class AgentServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def StartReadingRanks(self, request_iterator, context):
-        """The same for ranks that read. Further requests have only input. An agent of a version that
-        passes no input on does not have this method, so no rank is started there without its input.
+    def HoldRanks(self, request_iterator, context):
+        """The same, but the ranks outlive the call: the next one, with a higher `attempt`, goes on with
+        them. Further requests have input for ranks that read, or say what the caller has taken. An
+        agent of the version before lacks the method, so no rank is started there without its input.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -312,8 +313,8 @@ def add_AgentServicer_to_server(servicer, server):
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksRequest.FromString,
                     response_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RankEvent.SerializeToString,
             ),
-            'StartReadingRanks': grpc.stream_stream_rpc_method_handler(
-                    servicer.StartReadingRanks,
+            'HoldRanks': grpc.stream_stream_rpc_method_handler(
+                    servicer.HoldRanks,
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksRequest.FromString,
                     response_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RankEvent.SerializeToString,
             ),
@@ -485,7 +486,7 @@ class Agent:
             _registered_method=True)
 
     @staticmethod
-    def StartReadingRanks(request_iterator,
+    def HoldRanks(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -498,7 +499,7 @@ class Agent:
         return grpc.experimental.stream_stream(
             request_iterator,
             target,
-            '/dlsched.v1.Agent/StartReadingRanks',
+            '/dlsched.v1.Agent/HoldRanks',
             dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksRequest.SerializeToString,
             dlsched_dot_rpc_dot_v1_dot_node__pb2.RankEvent.FromString,
             options,

@@ -22,12 +22,13 @@ from dlsched.protocol.ledger import JobStatus
 from dlsched.protocol.messages import NodeName, Phase, RunId
 
 KEYS = (
-    "ranks_event", "start_ranks", "stop_ranks", "signal_ranks", "ranks_taken", "rank_input",
+    "ranks_event", "start_ranks", "resume_ranks", "stop_ranks", "signal_ranks", "ranks_taken",
+    "rank_input",
     "use_batch", "committed",
 )  # fmt: skip
 FIELDS = (
     "call", "rank", "code", "signal", "number", "bytes", "ranks", "exited", "data", "node",
-    "input_taken",
+    "input_taken", "attempt", "received", "started", "at", "broke", "ended",
 )  # fmt: skip
 ODD = (
     None, True, -1, 0, 2**70, 1e400, "", "\ud800", "x" * 5000, [], [[]], {}, {"call": {}}, [None],

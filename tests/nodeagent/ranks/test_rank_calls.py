@@ -7,11 +7,12 @@ import os
 import shlex
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_leader import Work, eventually, marked
+from scripted_leader import TIMING, Work, eventually, marked
 
 from dlsched.job.messages import INPUT_CHUNK, INPUT_WINDOW
 from dlsched.nodeagent.ranks.rank_plan import CannotPlace, plan_ranks, ranks_per_node
@@ -294,27 +295,104 @@ def test_ranks_end_when_their_caller_dies(cluster: Any) -> None:
     leader.wait(job, JobStatus.CANCELLED)
 
 
-@pytest.mark.parametrize("restarted", ["n1", "n2"])
-def test_a_call_over_several_nodes_ends_when_an_agent_restarts_and_says_why(
-    cluster: Any, restarted: str
+# says each line that it reads and the end, then waits for a file and ends with a code of its rank
+SAYS = """
+while read line; do echo $RANK $line; done
+echo $RANK end; echo $$ > $MARK/pid.$RANK.new; mv $MARK/pid.$RANK.new $MARK/pid.$RANK
+until [ -e $MARK/go ]; do sleep 0.02; done
+echo $RANK last; exit $(( $RANK * 7 ))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("restarted", [("n1",), ("n2",), ("n1", "n2")])
+@pytest.mark.parametrize("how", ["kill", "terminate"])
+def test_a_call_over_several_nodes_outlives_agents(
+    cluster: Any, restarted: tuple[str, ...], how: str
 ) -> None:
-    """It joins the nodes; ranks on the node of an agent do not outlive their call."""
-    leader = cluster.up("n1", "n2")
-    folder = cluster.folder
+    """Input is given and ranks end while agents are away; nothing is lost and nothing repeated."""
+    leader, folder = cluster.up("n1", "n2"), cluster.folder
+    agents = [cluster.agents[name] for name in restarted]
+    (folder / "says.sh").write_text(SAYS)
+    os.mkfifo(folder / "in")
+    script = f"{RUN} -n 2 sh {folder}/says.sh < {folder}/in; echo code $?"
+    job, output = batch(cluster, script)
+    lines: list[str] = []
+
+    def until_said(*said: str) -> None:
+        lines.extend(said)
+        eventually(lambda: set(lines) <= set(output.read_text().splitlines()), " ".join(said))
+
+    with (folder / "in").open("w", buffering=1) as given:
+        print("before", file=given)
+        until_said("0 before", "1 before")
+        for each in agents:
+            getattr(each, how)()
+        print("meanwhile", file=given)
+        until_said("0 meanwhile")
+        for each in agents:
+            each.start()
+        until_said("1 meanwhile")
+    until_said("0 end", "1 end")
+    for each in agents:
+        getattr(each, how)()
+    pids = [int((folder / f"pid.{rank}").read_text()) for rank in range(2)]
+    (folder / "go").touch()
+    eventually(lambda: not any(words_of(pid) for pid in pids), "the ranks have ended")
+    for each in agents:
+        each.start()
+    until_said("0 last", "1 last", "code 7")
+    assert leader.wait(job).status is JobStatus.COMPLETED
+    assert sorted(output.read_text().splitlines()) == sorted(
+        [*lines, "dlsched: run: rank 1 on n2: exit code 7"]
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timing(
+    replace(TIMING, beat_s=0.3, reply_age_s=1.0, lease_s=2.0, kill_s=0.5, margin_s=5.7)
+)
+@pytest.mark.parametrize("away", ["n1", "n2"])
+def test_a_call_over_several_nodes_ends_when_an_agent_stays_away_and_says_why(
+    cluster: Any, away: str
+) -> None:
+    """Neither the call nor a rank is left, though the agent comes back later."""
+    leader, folder = cluster.up("n1", "n2"), cluster.folder
     inner = f"echo $$ > {folder}/pid.$RANK.new; mv {folder}/pid.$RANK.new {folder}/pid.$RANK"
-    script = f"{RUN} -n 2 bash -c '{inner}; exec sleep 1000'; echo code $?"
+    script = f"{RUN} -n 2 bash -c '{inner}; echo up; exec sleep 1000'; echo code $?"
     job, output = batch(cluster, script)
     pids = [folder / f"pid.{rank}" for rank in range(2)]
     eventually(lambda: all(each.exists() for each in pids))
-    agent = cluster.agents[restarted]
+    eventually(lambda: output.read_text().count("up\n") == 2)
+    agent = cluster.agents[away]
     agent.kill()
     eventually(lambda: "code 1\n" in output.read_text())
     eventually(lambda: not any(words_of(int(each.read_text())) for each in pids), "no rank is left")
     agent.start()
     assert leader.wait(job).status is JobStatus.COMPLETED
-    whose = "the agent of the first node" if restarted == "n1" else "its agent"
-    why = f"dlsched: run: node n2: its ranks end, because {whose} has stopped or been restarted"
+    whose = "the agent of the first node" if away == "n1" else "its agent"
+    why = f"dlsched: run: node n2: its ranks end, because {whose} has been away for 8.2 s"
     assert [line.startswith(why) for line in output.read_text().splitlines()].count(True) == 1
+
+
+@pytest.mark.slow
+def test_ranks_elsewhere_end_with_their_caller_while_an_agent_is_away(cluster: Any) -> None:
+    """As soon as it is back, long before an agent counts as away for too long."""
+    leader, folder = cluster.up("n1", "n2"), cluster.folder
+    inner = f"echo $$ > {folder}/pid.$RANK.new; mv {folder}/pid.$RANK.new {folder}/pid.$RANK"
+    script = f"{RUN} -n 2 bash -c '{inner}; echo up; exec sleep 1000' & wait; exec sleep 1000"
+    job, output = batch(cluster, script)
+    eventually(lambda: output.exists() and output.read_text().count("up\n") == 2)
+    pids = [int((folder / f"pid.{rank}").read_text()) for rank in range(2)]
+    agent = cluster.agents["n1"]
+    agent.kill()
+    (caller,) = [pid for pid in marked(str(folder)) if b"dlsched.job.launch" in words_of(pid)]
+    os.kill(caller, signal.SIGKILL)
+    eventually(lambda: not words_of(pids[0]), "its own node's rank has ended")
+    agent.start()
+    eventually(lambda: not words_of(pids[1]), "the other has ended", within=50)
+    leader.cancel(job)
+    leader.wait(job, JobStatus.CANCELLED)
 
 
 def test_too_many_ranks_are_refused(cluster: Any) -> None:
