@@ -232,6 +232,27 @@ def test_what_the_jobs_of_a_call_ask_for_together_is_bounded(tmp_path: Path) -> 
     play(tmp_path, scene)
 
 
+def test_an_update_tells_the_begin_of_a_long_value(tmp_path: Path) -> None:
+    """It is told for each of many jobs, and kept in full."""
+
+    async def scene(running: Running, caller: Caller) -> None:
+        [number] = await caller.submit(job(held=True))
+        mine, long = c.Filter(jobs=[number]), "x" * 4000
+        for _ in range(2):
+            asked = c.UpdateRequest(filter=mine, fields={"comment": long})
+            [line] = (await caller.control.Update(asked, timeout=60)).lines
+        kept = "x" * 197 + "..."
+        assert line == f"job {number}: comment {kept} -> {kept}"
+        assert running.daemon.cluster.live.requests.specs[number].body.comment == long
+        asked = c.UpdateRequest(filter=mine, fields={"only_nodes": "n1,n1,n2,n1"})
+        settings = running.daemon.cluster.settings
+        assert not settings.nodes, "no node is known, so any name may be said"
+        [line] = (await caller.control.Update(asked, timeout=60)).lines
+        assert line == f"job {number}: only nodes none -> n1,n2"
+
+    play(tmp_path, scene)
+
+
 def test_further_columns_of_live_jobs_are_bounded(tmp_path: Path) -> None:
     """Each round has a column of all jobs for each name."""
 

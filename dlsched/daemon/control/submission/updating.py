@@ -78,7 +78,7 @@ def _value(row: Field, text: str) -> Any:
         raise BadInput(f"{row.name}: cannot be cleared")
     if row.form in ("names", "hosts"):
         bounds.check_text(row.name, text, 4096)
-        value = tuple(each for each in text.split(",") if each)
+        value = tuple(dict.fromkeys(each for each in text.split(",") if each))
     elif row.form in ("number", "whole", "seconds", "limit", "moment"):
         what = "whole number" if row.form == "whole" else "number"
         try:
@@ -142,6 +142,7 @@ async def update(
 
 
 Asked = leader.AttachAsked | leader.TermsAsked
+TOLD = 200  # characters of a value in a line: there is one for each of thousands of jobs
 AT_ONCE = 200  # jobs changed in one transaction
 
 
@@ -373,8 +374,9 @@ def _moment(at: float | None) -> str:
 def _told(value: Any) -> str:
     if value is None or value in ("", ()):
         return "none"
+    if isinstance(value, float):
+        return f"{value:g}"
+    text = str(value)
     if isinstance(value, tuple):
-        if isinstance(value[0], Dependency):
-            return written(value)
-        return ",".join(value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
+        text = written(value) if isinstance(value[0], Dependency) else ",".join(value)
+    return text if len(text) <= TOLD else text[: TOLD - 3] + "..."
