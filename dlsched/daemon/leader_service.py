@@ -60,6 +60,9 @@ class LeaderService(node_pb2_grpc.LeaderServicer):
         check_description(request)
         if not cluster.may_join(name):
             raise NotPossible(f"node {name} is not one of this cluster's configured nodes")
+        row = cluster.driver.committed.nodes.get(name)
+        if row is not None and row.start and request.starts and row.start not in request.starts:
+            return node_pb2.DescribeReply()  # not of the registered agent; its syncs are refused
         if cluster.agents.describe(request):
             facts = json.dumps(
                 MessageToDict(request.facts, preserving_proto_field_name=True), sort_keys=True
@@ -71,7 +74,8 @@ class LeaderService(node_pb2_grpc.LeaderServicer):
         if request.faults:
             cluster.drain(name, "; ".join(request.faults))
         return node_pb2.DescribeReply(
-            want_facts=cluster.agents.wants_facts(name), peers=_witnesses(cluster, name)
+            want_facts=cluster.agents.wants_facts(name, request.starts),
+            peers=_witnesses(cluster, name),
         )
 
 

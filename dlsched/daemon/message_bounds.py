@@ -109,9 +109,10 @@ def check_description(message: NodeDescription) -> None:
         ("GPUs", len(facts.gpus), MOST_GPUS),
         ("uses of GPUs", len(message.uses), MOST_GPUS),
         ("capabilities", len(facts.capabilities), MOST_CAPABILITIES),
+        ("names of starts", len(message.starts), REMEMBERED_STARTS),
     ):
         _check_fact(where, what, number, 0, most)
-    texts = [facts.address, facts.launcher, facts.driver, *facts.capabilities]
+    texts = [facts.address, facts.launcher, facts.driver, *facts.capabilities, *message.starts]
     for gpu in facts.gpus:
         _check_fact(where, f"index of GPU {gpu.uuid:.80}", gpu.index, 0, MOST_GPUS)
         _check_fact(where, f"memory of GPU {gpu.uuid:.80}", gpu.memory_bytes, 0, MOST_BYTES)

@@ -32,6 +32,7 @@ WRONG: dict[str, Callable[[NodeDescription], object]] = {
     "not up to 1024 different": lambda d: [d.facts.gpus.add(uuid="same") for _ in range(2)],
     "capabilities is 65": lambda d: d.facts.capabilities.extend("x" * 65),
     "'a\\nb' is longer": lambda d: setattr(d.facts, "driver", "a\nb"),
+    "names of starts is 100": lambda d: d.starts.extend("x" * 100),
     "'xxx": lambda d: setattr(d.facts, "address", "x" * 300),
     "utilization of g0 is nan": lambda d: d.uses.add(uuid="g0", utilization=float("nan")),
     "utilization of g0 is 7": lambda d: d.uses.add(uuid="g0", utilization=7),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import grpc
@@ -31,6 +31,7 @@ class Described:
     def __init__(self, facts: node_pb2.NodeFacts, *, recalled: bool = False) -> None:
         self.facts = facts
         self.recalled = recalled  # from the database: the node has not reported it to this process
+        self.start = ""  # of the agent that has reported it; empty: not known
         self.uses: dict[str, node_pb2.GpuUse] = {}
         self.faults: tuple[str, ...] = ()  # why it is drained at every report
         self.problems: tuple[str, ...] = ()  # why it starts nothing now
@@ -80,10 +81,17 @@ class Agents:
         if node not in self.described:
             self.described[node] = Described(facts, recalled=True)
 
-    def wants_facts(self, node: NodeName) -> bool:
-        """Whether a node has not reported its facts to this process."""
+    def wants_facts(self, node: NodeName, starts: Collection[str]) -> bool:
+        """Whether a node has not reported its facts to this process.
+
+        Args:
+            node: its name.
+            starts: of the agent that asks; the facts of another agent do not count.
+        """
         known = self.described.get(node)
-        return known is None or known.recalled
+        if known is None or known.recalled:
+            return True
+        return bool(starts and known.start) and known.start not in starts
 
     def describe(self, message: node_pb2.NodeDescription) -> bool:
         """Take in a description; returns whether its facts are new."""
@@ -95,6 +103,7 @@ class Agents:
             if known is None:
                 known = self.described[name] = Described(message.facts)
             known.facts, known.recalled = message.facts, False
+            known.start = message.starts[-1] if message.starts else ""
         if known is not None:
             known.heard_at, known.faults = boottime(), tuple(message.faults)
             known.problems = tuple(message.problems)

@@ -14,6 +14,7 @@ from dlsched.nodeagent.agent.other_agents import OtherAgents
 from dlsched.nodeagent.agent.settings import Settings
 from dlsched.nodeagent.gpus.backend import Inventory
 from dlsched.nodeagent.gpus.watch import GpuWatch
+from dlsched.protocol.agent.state import AgentState
 from dlsched.rpc.v1 import node_pb2
 
 EVERY_BEATS = 4
@@ -41,6 +42,10 @@ class Described(Protocol):
     @property
     def health(self) -> HealthCheck:
         """The site's health check."""
+
+    @property
+    def state(self) -> AgentState:
+        """Of the protocol."""
 
     @property
     def news(self) -> asyncio.Event:
@@ -150,6 +155,7 @@ async def send_descriptions(agent: Described, facts: node_pb2.NodeFacts) -> None
             uses=gpu_uses(agent.gpus),
             problems=agent.gpus.problems,
             faults=node_faults(agent),
+            starts=(agent.state.writing or agent.state.record).starts,
         )
         if in_full:
             message.facts.CopyFrom(facts)

@@ -33,18 +33,20 @@ class Inventory(_message.Message):
     def __init__(self, gpus: _Optional[_Iterable[str]] = ..., gpu_type: _Optional[str] = ..., agent_version: _Optional[str] = ..., can_freeze: _Optional[bool] = ..., can_fence: _Optional[bool] = ..., machine: _Optional[str] = ...) -> None: ...
 
 class NodeDescription(_message.Message):
-    __slots__ = ("node", "facts", "uses", "problems", "faults")
+    __slots__ = ("node", "facts", "uses", "problems", "faults", "starts")
     NODE_FIELD_NUMBER: _ClassVar[int]
     FACTS_FIELD_NUMBER: _ClassVar[int]
     USES_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     FAULTS_FIELD_NUMBER: _ClassVar[int]
+    STARTS_FIELD_NUMBER: _ClassVar[int]
     node: str
     facts: NodeFacts
     uses: _containers.RepeatedCompositeFieldContainer[GpuUse]
     problems: _containers.RepeatedScalarFieldContainer[str]
     faults: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node: _Optional[str] = ..., facts: _Optional[_Union[NodeFacts, _Mapping]] = ..., uses: _Optional[_Iterable[_Union[GpuUse, _Mapping]]] = ..., problems: _Optional[_Iterable[str]] = ..., faults: _Optional[_Iterable[str]] = ...) -> None: ...
+    starts: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node: _Optional[str] = ..., facts: _Optional[_Union[NodeFacts, _Mapping]] = ..., uses: _Optional[_Iterable[_Union[GpuUse, _Mapping]]] = ..., problems: _Optional[_Iterable[str]] = ..., faults: _Optional[_Iterable[str]] = ..., starts: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DescribeReply(_message.Message):
     __slots__ = ("want_facts", "peers")

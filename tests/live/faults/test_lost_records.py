@@ -117,6 +117,7 @@ def test_a_second_agent_of_one_name_is_refused_and_said(small: LocalCluster) -> 
         assert "an agent is refused: it lacks the records" in small.cli("admin", "status")
         eventually("n1 works", lambda: small.node("n1").state in ("mixed", "full"))
         assert clone.poll() is None  # it asks again
+        assert small.cli("logs", str(job)) == "began\n"  # of the agent that has the job
         assert (small.job(job).starts, small.output(job)) == (1, "began\n")
     finally:
         small.processes["n1"] = first
