@@ -56,6 +56,8 @@ class LeaderLink:
     _failures: int = field(default=0, init=False)  # since the last answer
     _failure: str = field(default="", init=False)  # the newest, unless a sync was answered since
     _channel: aio.Channel | None = field(default=None, init=False)
+    # of the channel, by what makes them
+    _stubs: dict[Callable[[aio.Channel], Any], Any] = field(default_factory=dict, init=False)
     _next: Sync | None = field(default=None, init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _later: asyncio.TimerHandle | None = field(default=None, init=False)
@@ -110,8 +112,7 @@ class LeaderLink:
         """Send one sync and pass its reply on, or note why there is none."""
         before = self.answered
         try:
-            channel = self._open_channel()
-            stub = _leader(channel)
+            stub = self._stub(_leader)
             answered = await answer(stub.Sync(to_wire(sync), timeout=self.timing.reply_age_s))
             reply = from_wire(Reply, answered)
         except aio.AioRpcError as error:
@@ -141,10 +142,13 @@ class LeaderLink:
                 return trouble
         return f"{error.code().name.lower()}: {details}"
 
-    def _open_channel(self) -> aio.Channel:
+    def _stub(self, kind: Callable[[aio.Channel], Any]) -> Any:
+        """Return what calls one service of the daemon; it opens a channel, if there is none."""
         if self._channel is None:
             self._channel = open_channel(self.targets[self._at], self.trust)
-        return self._channel
+        if kind not in self._stubs:
+            self._stubs[kind] = kind(self._channel)
+        return self._stubs[kind]
 
     async def _back_off(self, why: str) -> None:
         if why != self._logged:
@@ -160,6 +164,7 @@ class LeaderLink:
     async def close(self) -> None:
         """Close the channel; the next call opens one."""
         channel, self._channel = self._channel, None
+        self._stubs.clear()
         if channel is not None:
             await channel.close()
 
@@ -188,7 +193,7 @@ class LeaderLink:
         try:
             keys = [to_wire(each) for each in asked]
             request = control_pb2.LaunchRequest(node=self.node, key=keys[0], more=keys[1:])
-            stub = _runs(self._open_channel())
+            stub = self._stub(_runs)
             first = await answer(stub.Launch(request, timeout=self.timing.reply_age_s))
             specs = {each.key.run_id: each for each in (first, *first.more)}
         except (aio.AioRpcError, DlschedError):
@@ -203,7 +208,7 @@ class LeaderLink:
         request = control_pb2.LaunchRequest(node=self.node, key=to_wire(key))
         while True:
             try:
-                stub = _runs(self._open_channel())
+                stub = self._stub(_runs)
                 call = stub.Launch(request, timeout=self.timing.reply_age_s)
                 found: control_pb2.LaunchSpec = await answer(call)
                 return found
@@ -258,7 +263,7 @@ class LeaderLink:
         """
         while True:
             await self.connected.wait()
-            stub = _runs(self._open_channel())
+            stub = self._stub(_runs)
             try:
                 return await answer(getattr(stub, method)(message, timeout=self.timing.reply_age_s))
             except aio.AioRpcError as error:
@@ -272,7 +277,7 @@ class LeaderLink:
         if not self.connected.is_set():
             return None
         try:
-            stub = kind(self._open_channel())
+            stub = self._stub(kind)
             return await answer(getattr(stub, method)(message, timeout=self.timing.reply_age_s))
         except (aio.AioRpcError, DlschedError) as error:
             if isinstance(error, aio.AioRpcError) and error.code() not in _LATER:

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dlsched.nodeagent.json_values import UNCLEAR
-from dlsched.nodeagent.keeper.framing import BrokenFrame, Frames, frame
+from dlsched.nodeagent.keeper.framing import FrameSocket
 from dlsched.protocol.messages import Order, RunId
 
 log = logging.getLogger(__name__)
+_AGAIN_S, _BROKEN_S = 0.2, 0.05  # until the next try, and the first one after a connection broke
 
 
 @dataclass(eq=False, slots=True)
@@ -32,54 +33,67 @@ class KeeperLink:
     path: str  # of the keeper's socket
     on_message: Callable[[RunId, dict[str, Any]], None]
     on_end: Callable[[RunId], None]  # called once: the process has ended, its messages are read
-    _writer: asyncio.StreamWriter | None = field(default=None, init=False)
+    _line: FrameSocket | None = field(default=None, init=False)
     _waiting: list[dict[str, Any]] = field(default_factory=list, init=False)
-    _tasks: list[asyncio.Task[None]] = field(default_factory=list, init=False)
-    _connected: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _connecting: asyncio.Task[None] | None = field(default=None, init=False)
     _is_closed: bool = field(default=False, init=False)
 
     def begin(self, connection: socket.socket | None = None) -> None:
         """Watch the process; talk over `connection`, or connect to the keeper's socket."""
         loop = asyncio.get_running_loop()
         loop.add_reader(self.process_fd, self._ended)
-        self._tasks.append(loop.create_task(self._talk(connection)))
+        if connection is not None:
+            self._attach(connection)
+        else:
+            self._connecting = loop.create_task(self._connect())
 
-    async def _talk(self, connection: socket.socket | None) -> None:
-        while not self._is_closed:
-            try:
-                if connection is not None:
-                    reader, writer = await asyncio.open_unix_connection(sock=connection)
-                else:
-                    reader, writer = await asyncio.open_unix_connection(self.path)
-            except OSError:
-                await asyncio.sleep(0.2)
-                continue
-            connection = None
-            self._writer = writer
-            self._connected.set()
-            for message in self._waiting:
-                writer.write(frame(message))
-            self._waiting.clear()
-            await self._read(reader)
-            self._connected.clear()
-            self._writer = None
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
-            await asyncio.sleep(0.05)
-
-    async def _read(self, reader: asyncio.StreamReader) -> None:
-        frames = Frames()
+    async def _connect(self, wait_s: float = 0.0) -> None:
+        """Connect to the keeper's socket, after a while, again and again."""
         while True:
+            await asyncio.sleep(wait_s)
+            wait_s = _AGAIN_S
+            connection = socket.socket(socket.AF_UNIX)
+            connection.setblocking(False)
             try:
-                data = await reader.read(65536)
-                if not data:
-                    return
-                for message in frames.feed(data):
-                    self._take(message)
-            except (OSError, BrokenFrame) as error:
-                log.warning("keeper-connection run=%s why=%s", self.run_id, error)
+                await asyncio.get_running_loop().sock_connect(connection, self.path)
+            except OSError:
+                connection.close()
+            except asyncio.CancelledError:
+                connection.close()
+                raise
+            else:
+                self._attach(connection)
                 return
+
+    def _attach(self, connection: socket.socket) -> None:
+        line = self._line = FrameSocket(connection)
+        asyncio.get_running_loop().add_reader(connection.fileno(), self._readable, line)
+        waiting, self._waiting = self._waiting, []
+        for message in waiting:
+            self.send(message)
+
+    def _readable(self, line: FrameSocket) -> None:
+        """Take what has arrived; connect again when the other side has closed the connection."""
+        for message in line.receive():
+            self._take(message)
+        if not line.open and line is self._line:
+            self._hang_up()
+            if not self._is_closed:
+                again = self._connect(_BROKEN_S)
+                self._connecting = asyncio.get_running_loop().create_task(again)
+
+    def _hang_up(self) -> None:
+        line, self._line = self._line, None
+        if line is not None:
+            loop, fd = asyncio.get_running_loop(), line.socket.fileno()
+            loop.remove_reader(fd)
+            loop.remove_writer(fd)
+            line.close()
+
+    def _writable(self, line: FrameSocket) -> None:
+        line.flush()
+        if not line.wants_to_write:
+            asyncio.get_running_loop().remove_writer(line.socket.fileno())
 
     def _take(self, message: dict[str, Any]) -> None:
         try:
@@ -90,10 +104,13 @@ class KeeperLink:
 
     def send(self, message: dict[str, Any]) -> None:
         """Send a message, now or as soon as the keeper is connected."""
-        if self._writer is not None:
-            self._writer.write(frame(message))
-        else:
+        line = self._line
+        if line is None or not line.open:
             self._waiting.append(message)
+            return
+        line.send(message)
+        if line.wants_to_write:
+            asyncio.get_running_loop().add_writer(line.socket.fileno(), self._writable, line)
 
     def order(self, order: Order, **more: object) -> None:
         """Send an order, with what the keeper needs beside it."""
@@ -106,17 +123,9 @@ class KeeperLink:
                 signal.pidfd_send_signal(self.process_fd, signal.SIGKILL)
 
     def _ended(self) -> None:
-        """The process has ended; its last messages are still read."""
-        asyncio.get_running_loop().remove_reader(self.process_fd)
-        if self._is_closed:
-            return
-        self._tasks.append(asyncio.get_running_loop().create_task(self._after_the_end()))
-
-    async def _after_the_end(self) -> None:
-        for _ in range(100):
-            if self._writer is None:
-                break
-            await asyncio.sleep(0.01)  # its last messages are in the socket
+        """The process has ended; its last messages are in the socket."""
+        if self._line is not None:
+            self._readable(self._line)
         self.close()
         self.on_end(self.run_id)
 
@@ -128,9 +137,6 @@ class KeeperLink:
         with contextlib.suppress(ValueError, OSError):
             asyncio.get_running_loop().remove_reader(self.process_fd)
         os.close(self.process_fd)
-        if self._writer is not None:
-            self._writer.close()
-        current = asyncio.current_task()
-        for task in self._tasks:
-            if task is not current:
-                task.cancel()
+        self._hang_up()
+        if self._connecting is not None:
+            self._connecting.cancel()
