@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlsched.core.scenarios import SCENARIOS, SURE
+from dlsched.daemon.control import tokens
 from dlsched.daemon.control.submission.rate_limit import RateLimit
 from dlsched.daemon.round.forecasts.answering import MOST_JOBS
 from dlsched.daemon.rpc_errors import TooMuch
@@ -38,6 +39,7 @@ def test_the_limits_on_the_security_page_are_those_of_the_code() -> None:
     assert f"at most {bounds['grpc.max_concurrent_streams']} calls at a time" in text
     assert f"closed after {bounds['grpc.server_handshake_timeout_ms'] // 1000} s" in text
     assert f"after {bounds['grpc.max_connection_idle_ms'] // 60_000} minutes" in text
+    assert f"makes at most {tokens.MADE_BY_ONE} in {tokens.WITHIN_S / 86_400:.0f} days" in text
     assert f"valid for {LOCAL_S / 60:.0f} minutes" in text
     assert f"in the last {ALARM_S / 86_400:.0f} days" in text
     assert LIFE_S == 365 * 86_400

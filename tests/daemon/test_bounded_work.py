@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
+import os
+import pwd
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +17,7 @@ from sqlalchemy import event
 
 from dlsched.core.errors import BadInput
 from dlsched.daemon import turns
+from dlsched.daemon.control import tokens
 from dlsched.daemon.control.job_filters import chosen_ids
 from dlsched.daemon.control.submission.arrays import parse_array
 from dlsched.daemon.control.submission.quotas import JobQuotas
@@ -228,6 +232,26 @@ def test_what_the_jobs_of_a_call_ask_for_together_is_bounded(tmp_path: Path) -> 
         specs = [running.daemon.driver.committed.jobs[JobId(k)].request.spec for k in ids]
         assert len({id(spec.body.seal) for spec in specs}) == 1  # type: ignore[attr-defined]
         assert ids[0] == before
+
+    play(tmp_path, scene)
+
+
+def test_a_user_makes_so_many_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is a record that stays, and that lists have."""
+    monkeypatch.setattr(tokens, "MADE_BY_ONE", 3)
+    me = getpass.getuser()
+    if not os.getuid():  # root gets no token
+        me = next(each.pw_name for each in pwd.getpwall() if each.pw_uid not in {0, 65534})
+
+    async def scene(running: Running, caller: Caller) -> None:
+        own, root = running.caller(me, 1000), running.caller("root", 0)
+        asked = c.CreateTokenRequest(user=me, lifetime_s=1e-6)
+        for _ in range(3):
+            await own.control.CreateToken(asked, timeout=60)
+        code, why = await refused(own.control.CreateToken(asked, timeout=60))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert why == f"{me} has made 3 tokens in 30 days, at most 3"
+        await root.control.CreateToken(asked, timeout=60)
 
     play(tmp_path, scene)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from dlsched.core.errors import BadInput, NotAllowed
 from dlsched.daemon.control.bounds import check_text
-from dlsched.daemon.rpc_errors import NotFound, NotPossible, answered
+from dlsched.daemon.rpc_errors import NotFound, NotPossible, TooMuch, answered
 from dlsched.rpc.identity import UNMAPPED_UIDS, Identity, identity_of
 from dlsched.rpc.tokens import TokenRecord, TokenStore, new_remote
 from dlsched.rpc.v1 import control_pb2
@@ -21,6 +21,7 @@ from dlsched.system.clock import wall
 
 log = logging.getLogger("dlsched.daemon.control")
 LONGEST_S = 366 * 86400.0
+MADE_BY_ONE, WITHIN_S = 100, 30 * 86400.0  # tokens of a user: records of them are kept
 
 
 class TokenService:
@@ -45,12 +46,21 @@ class TokenService:
         if not 0 < request.lifetime_s <= LONGEST_S:
             raise BadInput(f"a token lives above 0 s and up to {LONGEST_S / 86400:.0f} days")
         await _check_account(user)
+        if not caller.is_operator:
+            await self._check_number(user)
         made = new_remote(user, lifetime_s=request.lifetime_s, now=wall(), comment=request.comment)
         await self.tokens.add_token(made.record)
         log.info(
             "event=token-created token=%s user=%s by=%s", made.record.token_id, user, caller.name
         )
         return control_pb2.CreateTokenReply(token=made.token, view=_view(made.record))
+
+    async def _check_number(self, user: str) -> None:
+        since = wall() - WITHIN_S
+        made = sum(each.created_at > since for each in await self.tokens.list_tokens(user))
+        if made >= MADE_BY_ONE:
+            days = f"{WITHIN_S / 86400:.0f} days"
+            raise TooMuch(f"{user} has made {made} tokens in {days}, at most {MADE_BY_ONE}")
 
     @answered
     async def ListTokens(self, request: Any, context: Any) -> Any:  # noqa: N802
