@@ -254,8 +254,9 @@ class Call:
         if rank not in self._left:
             return
         node = self._node_of[rank]
-        if node != self._keeper.spec.node:
+        if node in self._elsewhere:
             self._used_elsewhere += used
+            self._elsewhere[node].left -= 1
         self._left.discard(rank)
         with_others = with_others or rank in self._ended_with_others
         end = words.Exited(rank=rank, code=code, signal=number, node=node, with_others=with_others)
@@ -378,20 +379,16 @@ class Call:
 
     def flush(self) -> None:
         """Send the caller as much as it takes now."""
-        taken: dict[str, int] = {}  # number of the last event, by node
         while self._outgoing:
             packet, size, node, event = self._outgoing[0]
             if not self.peer.send(packet):
                 self._keeper.wait_to_write(self.peer.socket.fileno(), True)
-                break
+                return
             self._outgoing.popleft()
-            if event:
-                taken[node] = event
-            elif size and node in self._elsewhere:
-                self._elsewhere[node].taken_without_number(size)
+            elsewhere = self._elsewhere.get(node)
+            if elsewhere is not None and event:
+                elsewhere.taken(event, size)
+            elif elsewhere is not None and size:
+                elsewhere.taken_without_number(size)
             elif size:
                 self.ranks.taken(size)
-        for node, event in taken.items():
-            elsewhere = self._elsewhere[node]
-            is_left = any(self._node_of[rank] == node for rank in self._left)
-            elsewhere.taken(event, last=event == elsewhere.received and not is_left)

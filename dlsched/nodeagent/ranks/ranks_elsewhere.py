@@ -10,6 +10,7 @@ import base64
 from collections.abc import Callable
 from typing import Any
 
+from dlsched.nodeagent.ranks.local_ranks import LEAST, WINDOW
 from dlsched.nodeagent.ranks.shared_input import KeptBytes
 
 AGAIN_S = 0.25  # between a stream that broke and the next
@@ -23,6 +24,7 @@ class RanksElsewhere:
 
     Attributes:
         node: that the ranks are on.
+        left: how many of them have not ended.
         received: how many of their events have come, in order.
         over: whether there is nothing more to do for them.
         is_open: whether input and signals get there.
@@ -39,11 +41,13 @@ class RanksElsewhere:
         self._send, self._request, self._away_s = send, request, away_s
         self.node = str(request["node"])
         self._known = {"call": request["call"], "node": self.node}
+        self.left = len(request["ranks"])
         self.received = 0
         self.over = False
         self._attempt = 0
         self._outlive: bool | None = None  # whether the ranks outlive a stream, once it is known
         self.is_open = False
+        self._taken = 0  # bytes, since the other keeper was told
         self._ends = False
         self._until: float | None = None  # given up then
         self._again_at: float | None = None
@@ -138,9 +142,16 @@ class RanksElsewhere:
             self._outlive = False
         return True
 
-    def taken(self, number: int, *, last: bool) -> None:
-        """Say that the caller has taken the events up to this one, after which none comes."""
-        self._tell("ranks_received", number=number, last=last)
+    def taken(self, number: int, size: int) -> None:
+        """Note that the caller has taken an event with so many bytes of output.
+
+        The other keeper is told of many events at once.
+        """
+        self._taken += max(size, LEAST)
+        last = not self.left and number == self.received
+        if last or self._taken >= WINDOW // 8:
+            self._taken = 0
+            self._tell("ranks_received", number=number, last=last)
         if last:
             self.finish()
 
