@@ -90,8 +90,8 @@ class Side:
         return found
 
     def turn(self, jobs: int) -> dict[str, float]:
-        """Run so many jobs; return the CPU time of one, in ms, by kind of process."""
-        before = self._parts_s()
+        """Run so many jobs; return the CPU time of one, in ms, by kind of process, and the rate."""
+        before, began = self._parts_s(), time.perf_counter()
         words = ("submit", "-o", "/dev/null", "-G", "1", "--array", f"1-{jobs}", "--wrap", "true")
         subprocess.run(
             [sys.executable, "-m", "dlsched", *words],
@@ -102,9 +102,11 @@ class Side:
         self._submitted += jobs
         while self._ended() < self._submitted:
             time.sleep(POLL_S)
+        took_s = time.perf_counter() - began
         time.sleep(AFTER_S)
         after = self._parts_s()
-        return {part: 1e3 * (after[part] - before[part]) / jobs for part in after}
+        spent = {part: 1e3 * (after[part] - before[part]) / jobs for part in after}
+        return spent | {"jobs a second": jobs / took_s}
 
 
 def _run_s(pid: int) -> float:

@@ -779,6 +779,15 @@ def test_an_agent_rests_a_tenth_of_a_second_at_most_and_does_not_wait_for_a_lost
     assert len(syncs(commands)) == 1
 
 
+def test_a_nudge_is_followed_at_once_unless_a_reply_is_under_way() -> None:
+    state = in_use()
+    nudge = m.Nudge(node=N1, term=m.Term(m.Epoch(4), m.Revision(9)))
+    state, commands = agent.step(state, agent.Nudged(0.03, nudge))
+    assert len(syncs(commands)) == 1
+    state, commands = agent.step(state, agent.Nudged(0.04, nudge))
+    assert commands == [agent.SyncLater(pytest.approx(0.53))]
+
+
 def test_a_member_that_is_prepared_is_told_at_once_because_its_gang_waits() -> None:
     state = in_use(want=m.Want.PREPARED)
     for run in (0, 1):

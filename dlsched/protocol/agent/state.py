@@ -65,6 +65,7 @@ class AgentState:
     sequence: int = 0
     sent: Mapping[int, float] = field(default_factory=dict)
     answered: int = -1  # newest sync with a used reply
+    unanswered: bool = False  # no reply to the newest sync has come
     rests_until: float = float("-inf")  # news is sent from then on
     owes_sync: bool = False  # news waits for that
     reported_digest: m.Digest = m.Digest("")  # of the held set that was sent in full and answered
@@ -139,7 +140,7 @@ class Turn:
         if sequence != state.sequence:
             return
         pause = min(REST * (now - state.sent[sequence]), LONGEST_REST_S)
-        self.change(rests_until=now + pause)
+        self.change(unanswered=False, rests_until=now + pause)
         if state.owes_sync:
             self.emit(SyncLater(self.state.rests_until))
 
@@ -156,6 +157,7 @@ class Turn:
         reported = dict(list(state.reported.items())[-REMEMBERED_SYNCS + 1 :])
         self.change(
             sequence=sequence,
+            unanswered=True,
             owes_sync=False,
             rests_until=now + PATIENCE_S,
             sent={**recent, sequence: now},

@@ -104,7 +104,10 @@ def step(  # noqa: PLR0912  # one case an event
             turn.receive(now, reply)
         case interface.Nudged(now=now, nudge=nudge):
             if nudge.term > state.applied:
-                turn.tell(now)
+                if state.unanswered:
+                    turn.tell(now)  # the reply under way has that term, most likely
+                else:
+                    turn.sync(now)
         case interface.Persisted(now=now, record=record):
             turn.persisted(now, record)
         case interface.KeeperReported(now=now, status=status):
