@@ -298,7 +298,7 @@ def test_ranks_end_when_their_caller_dies(cluster: Any) -> None:
 # says each line that it reads and the end, then waits for a file and ends with a code of its rank
 SAYS = """
 while read line; do echo $RANK $line; done
-echo $RANK end; echo $$ > $MARK/pid.$RANK.new; mv $MARK/pid.$RANK.new $MARK/pid.$RANK
+echo $$ > $MARK/pid.$RANK.new; mv $MARK/pid.$RANK.new $MARK/pid.$RANK; echo $RANK end
 until [ -e $MARK/go ]; do sleep 0.02; done
 echo $RANK last; exit $(( $RANK * 7 ))
 """
