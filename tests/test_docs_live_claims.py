@@ -17,7 +17,7 @@ from dlsched.daemon.turns import TURN_S
 from dlsched.db import backup, leadership, schema, store
 from dlsched.protocol.simulation.schedules import THEMES
 from dlsched.protocol.timing import Timing
-from dlsched.rpc import request_bounds, server
+from dlsched.rpc import bounded_http, request_bounds, server
 from dlsched.rpc.authorisation import RULES
 from dlsched.rpc.authority import LIFE_S
 from dlsched.rpc.endpoint import MAX_MESSAGE_BYTES
@@ -75,6 +75,8 @@ def test_the_security_page_has_the_page_of_bounds() -> None:
     assert " ".join(rows) in text
     assert f"most {bounds.VALUES:,} values of all its fields" in text
     assert f"at most {bounds.GANG_NODES:,} nodes together" in text
+    assert f"take {bounded_http.MOST} connections at a time" in text
+    assert f"each for at most {bounded_http.LONGEST_S:g} s" in text
     names, values = bounds.COLUMNS_OF_ONE, bounds.COLUMN_VALUES_OF_ONE
     assert f"at most {names} names of them and {values:,} values" in text
     assert f"those of all users {bounds.COLUMNS} names" in text

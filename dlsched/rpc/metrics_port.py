@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import (
     CollectorRegistry,
     ProcessCollector,
     disable_created_metrics,
-    start_http_server,
+    make_wsgi_app,
 )
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from dlsched.core.errors import BadInput
+from dlsched.rpc.bounded_http import BoundedServer
 
 _HEADERS = [
     ("Content-Type", "text/html; charset=utf-8"),
@@ -68,6 +71,20 @@ class Moment(Collector):
         return self.families
 
 
+class _Server(BoundedServer, WSGIServer):
+    """Bounded, since any program of this machine may reach it, in the process of the daemon."""
+
+    def __init__(self, where: tuple[str, int], handler: type[WSGIRequestHandler]) -> None:
+        if ":" in where[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(where, handler)
+
+
+class _Silent(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log no scrape."""
+
+
 class MetricsPort:
     """Listens for Prometheus."""
 
@@ -91,11 +108,13 @@ class MetricsPort:
         if not host or not port.isdigit():
             raise BadInput(f"{setting}: {where!r} is not HOST:PORT")
         try:
-            server, thread = start_http_server(int(port), host.strip("[]"), registry=self._registry)
+            server = _Server((host.strip("[]"), int(port)), _Silent)
         except OSError as error:
             raise BadInput(f"{setting}: cannot listen on {where}: {error}") from None
-        if page is not None:
-            server.set_app(_with_page(server.get_app(), page))
+        metrics = make_wsgi_app(self._registry)
+        server.set_app(metrics if page is None else _with_page(metrics, page))
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
         self._server = (server, thread)
         return int(server.server_port)
 

@@ -10,7 +10,7 @@ import socket
 import ssl
 import threading
 from collections import OrderedDict
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -19,6 +19,7 @@ from dlsched.cli.web.page import cluster_page
 from dlsched.cli.web.viewers import ByToken, Turned, Viewers, ask_for_token
 from dlsched.client.daemon_address import DaemonAddress
 from dlsched.core.errors import BadInput, DlschedError, NotTrusted
+from dlsched.rpc.bounded_http import BoundedServer
 from dlsched.rpc.endpoint import Endpoint
 from dlsched.rpc.tls import KeyFiles
 
@@ -157,10 +158,7 @@ def _context(files: KeyFiles) -> ssl.SSLContext:
     return context
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 32
-
+class _Server(BoundedServer, HTTPServer):
     def __init__(self, owner: PageServer, where: tuple[str, int]) -> None:
         self.owner = owner
         if ":" in where[0]:
@@ -172,10 +170,12 @@ class _Server(ThreadingHTTPServer):
         request.settimeout(SILENT_S)
         context = self.owner._tls
         if context is not None:
+            plain = request
             try:
-                request = context.wrap_socket(request, server_side=True)
+                request = context.wrap_socket(plain, server_side=True)
             except OSError:
                 return
+            self.goes_on_as(plain, request)
         super().finish_request(request, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
