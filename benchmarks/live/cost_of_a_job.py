@@ -23,8 +23,8 @@ from pathlib import Path
 import psutil
 
 from benchmarks.against import checkout_of
+from benchmarks.live.dlsched_cluster import InstalledCluster
 from benchmarks.measure import ROOT, heading
-from dlsched.torture.local_cluster import LocalCluster
 
 V1, V2 = Path("/sys/fs/cgroup/cpuacct"), Path("/sys/fs/cgroup")
 FIRST = 40  # jobs that are not counted: imports, bytecode, first pages
@@ -38,12 +38,7 @@ class Side:
         self._home = V1 if V1.is_dir() else V2
         self._group = self._home / f"cost_of_a_job.{os.getpid()}.{number}"
         self._root, self._submitted = root, 0
-        self.cluster = LocalCluster(
-            nodes=4,
-            gpus="8:v100",
-            round={"interval_s": 60.0},
-            timing={"beat_s": 5.0, "reply_age_s": 5.0, "prepare_s": 30.0, "unkillable_s": 60.0},
-        )
+        self.cluster = InstalledCluster()
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Side]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import TracebackType
 
 import psutil
 
@@ -13,19 +15,41 @@ if __package__ in (None, ""):
 
 from dlsched.torture.local_cluster import LocalCluster
 
-__all__ = ["DlschedCluster"]
+__all__ = ["DlschedCluster", "InstalledCluster"]
+
+MEMORY = Path("/dev/shm")
 
 
-class DlschedCluster:
-    """The daemons as they are installed, with default timings; only the GPUs are made up."""
+class InstalledCluster(LocalCluster):
+    """Four nodes with default timings and sockets in memory, as below /run; GPUs are made up."""
 
-    def __init__(self, launcher: str = "plain") -> None:
-        self._cluster = LocalCluster(
+    def __init__(self) -> None:
+        super().__init__(
             nodes=4,
             gpus="8:v100",
             round={"interval_s": 60.0},
             timing={"beat_s": 5.0, "reply_age_s": 5.0, "prepare_s": 30.0, "unkillable_s": 60.0},
         )
+        self._memory = tempfile.TemporaryDirectory(prefix="dls", dir=MEMORY)
+
+    def _agent_settings(self, name: str) -> dict[str, object]:
+        return super()._agent_settings(name) | {"run_dir": f"{self._memory.name}/{name}"}
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        self._memory.cleanup()
+
+
+class DlschedCluster:
+    """The daemons as they are installed."""
+
+    def __init__(self) -> None:
+        self._cluster = InstalledCluster()
 
     def __enter__(self) -> DlschedCluster:
         self._cluster.__enter__()
