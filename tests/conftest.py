@@ -56,6 +56,11 @@ LONG_S = 600  # ends what hangs, also on a machine five times as slow
 SEARCH_EVERY_ROUND = {"pollux", "shockwave", "what-if"}
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Three workers on two processors: many tests wait for other processes."""
+    return len(os.sched_getaffinity(0)) * 3 // 2
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """From here on garbage is looked for, in what the tests make."""
