@@ -542,7 +542,13 @@ ALL = [
     Sabotage(
         "newest witnesses", "nodes_join_behind_a_cut", ("P2",), only_the_newest_witnesses_count
     ),
-    Sabotage("fence believed", "unfenced lease", ("P2", "P4"), every_node_is_believed_to_fence),
+    Sabotage(
+        "fence believed",
+        "unfenced lease",
+        ("P2", "P4"),
+        every_node_is_believed_to_fence,
+        first_seed=30,
+    ),
     Sabotage(
         "switched off late",
         "switched off",
@@ -562,7 +568,11 @@ ALL = [
     Sabotage("answer before commit", "one-node", ("P1",), client_is_answered_before_commit),
     Sabotage("ack before commit", "one-node", ("P3",), end_is_acknowledged_before_commit),
     Sabotage(
-        "database forgets the epoch", "two-leaders", ("job", "run", "P"), database_forgets_the_epoch
+        "database forgets the epoch",
+        "two-leaders",
+        ("job", "run", "P"),
+        database_forgets_the_epoch,
+        first_seed=37,
     ),
     Sabotage("absence believed", "overtaken_syncs", ("liveness",), absence_is_believed_at_once),
     Sabotage("unknown runs killed", "restore", ("P5",), unknown_runs_are_killed),
