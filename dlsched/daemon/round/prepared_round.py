@@ -9,7 +9,9 @@ import numpy as np
 
 from dlsched.composition.parts import replace_parts
 from dlsched.core.arrays import Bools, Floats, Ints, Rows
+from dlsched.core.cluster.description import Cluster
 from dlsched.core.context import Change, RoundContext
+from dlsched.core.errors import BadInput
 from dlsched.core.goodput.scaling import FittedScaling
 from dlsched.core.round.cycle import Cycle
 from dlsched.core.round.steps import Parts
@@ -62,7 +64,11 @@ class PreparedRound:
 
 
 def prepare(snapshot: LiveSnapshot) -> PreparedRound | None:
-    """Make everything that a decision needs; None when there are no nodes."""
+    """Make everything that a decision needs; None when there are no nodes.
+
+    Raises:
+        BadInput: parts that are not known, or that count usage as this cluster does not.
+    """
     cluster = cluster_of(snapshot)
     if cluster is None:
         return None
@@ -75,6 +81,7 @@ def prepare(snapshot: LiveSnapshot) -> PreparedRound | None:
         if (row := row_of.get(job, -1)) >= 0:
             table.gpu_cpus[row], table.gpu_memory_gb[row] = cpus, memory
     parts = parts_of(snapshot, state, numbering)
+    _refuse_other_half_life(parts, cluster)
     occupancy = occupancy_of(snapshot, cluster, leaves_gpus_free=parts.scheduling.leaves_gpus_free)
     restore_reserved(occupancy, state, row_of, table)
     semantics = live_semantics(snapshot.settings)
@@ -128,6 +135,15 @@ def belief_of(snapshot: LiveSnapshot, parts: Parts, table: UnitTable, node_gpus:
         goodput=goodput,
     )
     return belief if belief.by_type is None else parts.estimator.believed(belief)
+
+
+def _refuse_other_half_life(parts: Parts, cluster: Cluster) -> None:
+    wanted, counted = parts.scheduling.half_life_s(cluster), cluster.rules.half_life_s
+    if wanted != counted:
+        raise BadInput(
+            f"half_life_s={wanted:g}: this cluster counts usage with {counted:g} s "
+            "([fair_share] half_life_s)"
+        )
 
 
 def _carry_over(prepared: PreparedRound) -> None:

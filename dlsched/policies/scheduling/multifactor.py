@@ -29,7 +29,7 @@ from dlsched.core.cluster.description import Cluster
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.cluster.site_rules import Level, PriorityClass
 from dlsched.core.context import RoundContext
-from dlsched.core.errors import BadInput, PolicyFailed
+from dlsched.core.errors import PolicyFailed
 from dlsched.core.options import option
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.sharing.fair_shares import fair_shares
@@ -103,7 +103,6 @@ class Multifactor(SchedulingPolicy[MultifactorOptions]):
 
         Raises:
             PolicyFailed: usage is not counted in this world.
-            BadInput: it is counted with another half-life.
         """
         chosen, table = self.options, ctx.table
         aged = np.clip((ctx.now - units.submit_time) / chosen.max_age_s, 0.0, 1.0)
@@ -125,11 +124,6 @@ class Multifactor(SchedulingPolicy[MultifactorOptions]):
         usage, cluster = ctx.table.usage, ctx.occupancy.cluster
         if usage is None:
             raise PolicyFailed("the usage of owners is not counted in this world")
-        if self.options.half_life_s not in (None, usage.half_life_s):
-            raise BadInput(
-                f"half_life_s={self.options.half_life_s:g}: this cluster counts usage with "
-                f"{usage.half_life_s:g} s ([fair_share] half_life_s)"
-            )
         here = np.zeros(len(usage.owners), np.bool_)
         here[units.owner] = True
         level: Level | None = self.options.level
