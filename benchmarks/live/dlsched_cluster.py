@@ -6,7 +6,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
+from typing import Any
 
 import psutil
 
@@ -35,13 +35,8 @@ class InstalledCluster(LocalCluster):
     def _agent_settings(self, name: str) -> dict[str, object]:
         return super()._agent_settings(name) | {"run_dir": f"{self._memory.name}/{name}"}
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
         self._memory.cleanup()
 
 

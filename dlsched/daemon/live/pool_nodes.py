@@ -37,9 +37,9 @@ class PoolNodes:
         self._tmp_bytes = np.array([node.tmp_gb for node in self._nodes]) * GB
         self._owners = {tenant.name for tenant in rules.vcs if tenant.nodes}
         owner = {name: tenant.name for tenant in rules.vcs for name in tenant.nodes}
-        self._of_owner, self._of_type, self._of_feature = (
-            defaultdict[Any, int](int) for _ in "123"
-        )
+        self._of_owner: defaultdict[str | None, int] = defaultdict(int)
+        self._of_type: defaultdict[str, int] = defaultdict(int)
+        self._of_feature: defaultdict[str, int] = defaultdict(int)
         for name, node in zip(self._bit, self._nodes, strict=True):
             bit = self._bit[name]
             self._of_owner[owner.get(name)] |= bit
