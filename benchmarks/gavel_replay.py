@@ -21,10 +21,10 @@ if __package__ in (None, ""):  # run as a script: the project's own folder comes
 
 from benchmarks.measure import heading
 from dlsched.core.cluster.description import parse_cluster_spec
-from simulate.profiles.throughput_file import read_throughputs
 from simulate.replay import replay
 from simulate.settings import RunSettings
 from simulate.traces.open import open_trace
+from tests.throughputs import read_throughputs
 
 __all__ = ["main"]
 

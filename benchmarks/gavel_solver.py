@@ -14,6 +14,7 @@ filling had five entities.
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import sys
 import time
@@ -30,7 +31,7 @@ from benchmarks.measure import heading
 from dlsched.core.speed.throughput_table import JobKind, Measurement, ThroughputTable
 from dlsched.policies.scheduling.gavel import Entity, Problem, Solver
 from dlsched.policies.scheduling.gavel.problem import all_pairs
-from simulate.profiles.throughput_file import read_throughputs
+from tests.throughputs import read_throughputs
 
 __all__ = ["instance", "made_up", "main"]
 
@@ -191,7 +192,7 @@ def instance(
 def cpu_ms(solve: Callable[[], object], least: int = 3) -> float:
     """Median CPU ms of some calls: more of them when they are short."""
     costs: list[float] = []
-    while len(costs) < least or (sum(costs) < 200 and len(costs) < 15):
+    while len(costs) < least or (math.fsum(costs) < 200 and len(costs) < 15):
         began = time.process_time()
         solve()
         costs.append(1e3 * (time.process_time() - began))

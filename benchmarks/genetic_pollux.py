@@ -14,9 +14,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dlsched.core.arrays import Bools, Floats, Ints
-from dlsched.policies.scheduling.pollux.problem import Problem, fitness, repaired, utility
+from dlsched.policies.scheduling.pollux.problem import Problem, fitness, repaired
 
 __all__ = ["Evolved", "evolve"]
 
@@ -35,6 +36,13 @@ class Evolved(NamedTuple):
     fitness: float
     rows: Ints
     population: Ints
+
+
+def utility(problem: Problem, states: NDArray[np.integer]) -> Floats:
+    """Speedup for each GPU of the nodes in use; 0 where nothing runs."""
+    in_use = (states.sum(axis=-2) > 0) @ problem.capacity
+    speedups = problem.speedups(states).sum(axis=-1)
+    return np.asarray(speedups / np.where(in_use > 0, in_use, np.inf))
 
 
 def evolve(

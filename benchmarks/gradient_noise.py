@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import socket
 import subprocess
@@ -97,7 +98,7 @@ def cost(optimizer: str, width: int, ranks: int, every: int, steps: int) -> floa
             for rank in range(ranks)
         ]
         found = [float(process.communicate()[0]) for process in gang]
-    return sum(found) / ranks
+    return math.fsum(found) / ranks
 
 
 def main() -> None:

@@ -21,10 +21,10 @@ import numpy as np
 from benchmarks.measure import heading
 from dlsched.policies.learning.network import Network
 from dlsched.policies.scheduling.dl2.window import FEATURES, SCHEMA, Asked, Window, divided
-from simulate.slots.baselines import BASELINES
-from simulate.slots.jobs import KINDS, SlotJobs, drawn_jobs
-from simulate.slots.speeds import SpeedSurface
-from simulate.slots.world import Conditions, SlotWorld, run_slots
+from simulate.worlds.slots.baselines import BASELINES
+from simulate.worlds.slots.jobs import KINDS, SlotJobs, drawn_jobs
+from simulate.worlds.slots.speeds import SpeedSurface
+from simulate.worlds.slots.world import Conditions, SlotWorld, run_slots
 
 PLACES, MOST = 20, 32
 SIZES = ((20, 64), (80, 256), (400, 4096))
@@ -58,7 +58,7 @@ def traces() -> tuple[list[SlotJobs], SpeedSurface]:
     table = 30 * np.sqrt(numbers[:, None] * numbers) / (1 + 0.1 * (numbers[:, None] + numbers))
     rng = np.random.RandomState(9973)
     made = [drawn_jobs(60, arrivals=3, most_epochs=4000, rng=rng) for _ in range(24)]
-    return made, SpeedSurface({kind.model: table for kind in KINDS}, 17)
+    return made, SpeedSurface({kind.model: table for kind in KINDS})
 
 
 def training_s(made: list[SlotJobs], speeds: SpeedSurface) -> float:

@@ -79,7 +79,7 @@ def main() -> int:
         f"{theirs / ours:.0f} times"
     )
     value, reference = (
-        sum(float(weight[pair]) for pair in found)
+        math.fsum(float(weight[pair]) for pair in found)
         for found in (best_pairs(weight), by_networkx(weight))
     )
     assert math.isclose(value, reference, rel_tol=1e-9)

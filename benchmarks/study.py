@@ -8,6 +8,7 @@ other programs of the machine do not matter. The start of the processes is part 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from pathlib import Path
@@ -53,7 +54,7 @@ def busy(order: type[LongestFirst], inputs: Inputs, runs: tuple[Run, ...]) -> tu
         for _ in Processes(WORKERS).start(inputs, runs, lambda run, ended: None):
             pass
     took = time.monotonic() - begun
-    return sum(spent) / (WORKERS * took), took
+    return math.fsum(spent) / (WORKERS * took), took
 
 
 def main() -> int:

@@ -1,7 +1,6 @@
 """When units become visible: after their submit, the units they wait for, and others of an array.
 
 An array may limit how many of its units are there at once: the next one comes when one has ended.
-So may a priority class, and other holders of limits, by the GPUs of their units.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import numpy as np
 
 from dlsched.core.arrays import Floats, Rows
 from dlsched.core.semantics import Semantics
-from simulate.room_for_gpus import RoomForGpus
 
 
 class Arrivals:
@@ -38,7 +36,6 @@ class Arrivals:
         semantics: Semantics,
         array_limits: Mapping[int, tuple[int, int]] | None = None,
         there: Iterable[int] = (),
-        room: RoomForGpus | None = None,
     ) -> None:
         """Begin before the first arrival.
 
@@ -50,9 +47,8 @@ class Arrivals:
             semantics: says when an arrival is seen.
             array_limits: the number of a row's array, and how many of it may be there at once.
             there: rows of arrays that are visible already and have not ended.
-            room: what limits on GPUs leave; None: no row has any.
         """
-        self._semantics, self._gpus = semantics, room
+        self._semantics = semantics
         self.visible = semantics.seen_at(visible) if len(rows) else visible
         self.last_time = float(self.visible[rows[-1]]) if len(rows) else -math.inf
         self.rows = rows.data
@@ -78,21 +74,14 @@ class Arrivals:
         while times[self.place] <= now:
             self.place += 1
         arrived = self.rows[first : self.place].tolist()
-        if self._parents_left or self._array_of or self._gpus is not None:
+        if self._parents_left or self._array_of:
             arrived = [row for row in arrived if not self._parents_left.get(row)]
             while self._freed and self._freed[0][0] <= now:
                 arrived.append(heapq.heappop(self._freed)[1])
             arrived = list(dict.fromkeys(arrived))  # both at once, if the parents ended before
             arrived = [row for row in arrived if self._has_room(row)]
-        if self._gpus is not None:
-            arrived = [row for row in arrived if self._gpus.comes(row)]
         self.next_time = self._next_time()
         return arrived
-
-    def kept_waiting(self, now: float) -> dict[int, float]:
-        """The rows that limits on GPUs have kept from coming, and from when on each may come."""
-        kept = {} if self._gpus is None else dict.fromkeys(self._gpus.waiting, now)
-        return kept | {row: at for at, row in self._freed}
 
     def skip_to(self, place: int) -> None:
         """The rows up to a place have become visible; none of them waits for others."""
@@ -107,9 +96,7 @@ class Arrivals:
         self.gone(row, now)
 
     def gone(self, row: int, now: float) -> None:
-        """A unit has ended or was refused: the next ones of its array, or class, may come."""
-        for other in () if self._gpus is None else self._gpus.left(row):
-            self._free(other, now)
+        """A unit has ended or was refused: the next one of its array may come."""
         if row not in self._in_turn:
             return
         self._in_turn.remove(row)

@@ -28,7 +28,6 @@ from simulate.arrivals import Arrivals
 from simulate.between_rounds import BetweenRounds
 from simulate.clusters.cluster_events import ClusterEvent
 from simulate.progress.whole_steps import WholeSteps
-from simulate.room_for_gpus import RoomForGpus
 from simulate.services.lending import Lending
 from simulate.standstill import IDLE_ROUNDS, Standstill
 from simulate.world import World
@@ -115,7 +114,6 @@ class Engine:
             world.semantics,
             table.array_limits,
             [row for row in table.array_limits if present[row]],
-            RoomForGpus(table, np.flatnonzero(present).tolist()) if table.gpu_limits else None,
         )
         if table.parents:
             self.cycle.refuse_children(np.flatnonzero(table.status == Status.REFUSED).tolist())

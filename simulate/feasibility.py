@@ -17,7 +17,7 @@ from dlsched.core.host_shares import HostPolicy
 from dlsched.core.parts import parts_of
 from dlsched.core.round.steps import Parts
 from dlsched.core.semantics import Semantics
-from dlsched.core.sharing.gpu_limits import REASONS, limit_of, too_many
+from dlsched.core.sharing.gpu_limits import REASONS, ROUNDED, too_many
 from dlsched.core.stage import ClaimingPlacement
 from dlsched.core.units import Status, UnitTable
 from dlsched.core.walk.shape import place_shaped
@@ -116,12 +116,16 @@ def refuse_impossible(
 def _beyond_limits(units: UnitTable) -> dict[int, Refused]:
     """Units that need more GPUs than their priority class, or a user in it, may have at once."""
     limits, found = units.gpu_limits, dict[int, Refused]()
+    if not limits:
+        return found
     needs = units.gang * parts_of(units.gpu_share)
-    for row, holders in limits.holders.items():
-        full = limits.in_use().full(holders, needs.item(row))
-        if full is not None:
-            why = too_many(full, units.gang.item(row), limit_of(full, limits.most))
-            found[row] = Refused(REASONS[full[0]], why)
+    for number, holders in enumerate(limits.sets):
+        rows = np.flatnonzero(limits.set_of == number)
+        for k in holders[::-1]:  # the first that has too few is told
+            holder, most = limits.holders[k], limits.most.item(k)
+            for row in rows[needs[rows] > most + ROUNDED].tolist():
+                why = too_many(holder, units.gang.item(row), most)
+                found[row] = Refused(REASONS[holder[0]], why)
     return found
 
 

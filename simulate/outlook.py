@@ -8,13 +8,13 @@ on deciding by its own predictions. Nothing more arrives, unless a replay lets i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
-from dlsched.core.arrays import Bools, Floats, Ints, Rows
+from dlsched.core.arrays import Bools, Floats, Rows
 from dlsched.core.job_rewards import reward_curve
-from dlsched.core.scenarios import SCENARIOS, SURE, WEIGHTS, chance_by, weighted_quantile
+from dlsched.core.scenarios import SCENARIOS, WEIGHTS, chance_by, weighted_quantile
 from dlsched.core.units import FUTURE, HELD_BACK, RUNNING, WAITING, UnitTable
 from simulate.engine import Engine
 from simulate.forecast import forecaster, read
@@ -133,42 +133,6 @@ class Outlook:
         return chance_by(
             np.array(self.ends), (self.table.submit_time + self.table.deadline)[self.rows]
         )
-
-    def must_move(self, place: int, names: Ints, keeps_without: Callable[[Ints], bool]) -> Ints:
-        """The jobs ahead that would have to move, so that a row keeps its deadline.
-
-        The jobs that are predicted to start before it are left out in the order of their starts,
-        until it is sure to be in time. How many that are is found by halving, as one more that is
-        left out makes the job no later under the usual policies; what is returned was tried.
-
-        Args:
-            place: of the job of interest, in `rows`.
-            names: a number for each of these rows; equal starts are in the order of these.
-            keeps_without: is the job sure to keep its deadline if jobs of these numbers are gone?
-
-        Returns:
-            their numbers, in the order of their starts; none where the job keeps its deadline or
-            has none, and where leaving all of them out does not help.
-        """
-        nothing = np.zeros(0, np.int64)
-        if not self.pending[place]:
-            return nothing
-        if not self.chance_to_meet_deadlines()[place] < SURE:  # or there is no deadline
-            return nothing
-        starts = self.starts[0]
-        own = starts[place]
-        is_ahead = self.pending & (starts < (np.inf if np.isnan(own) else own))
-        ahead: Ints = names[is_ahead][np.lexsort((names[is_ahead], starts[is_ahead]))]
-        fewest, enough = 1, len(ahead)
-        if not enough or not keeps_without(ahead):
-            return nothing
-        while fewest < enough:
-            middle = (fewest + enough) // 2
-            if keeps_without(ahead[:middle]):
-                enough = middle
-            else:
-                fewest = middle + 1
-        return ahead[:enough]
 
     def reward(self, place: int) -> float:
         """What the row at a place is expected to earn; NaN without curve, or without scenarios."""

@@ -15,7 +15,7 @@ from dlsched.core.deadlines import SOFT, STRICT
 from dlsched.core.errors import BadInput
 from dlsched.core.parts import parts_of
 from dlsched.core.rewards import RewardCurve
-from dlsched.core.sharing.gpu_limits import RowLimits, holders_of, limits_of
+from dlsched.core.sharing.gpu_limits import Holder, RowLimits, holders_of, limits_of
 from dlsched.core.units import UnitTable
 from dlsched.jobs.fields import COLUMNS, CSV
 from simulate import restrictions
@@ -169,13 +169,14 @@ def _limits_of_classes(units: UnitTable, cluster: Cluster) -> RowLimits:
     most = limits_of(cluster.rules.classes)
     names, users = units.names["priority_class"], (*units.names["user"], "")  # -1: the last one
     limited = {name for _, name in most}
-    found = {
-        row: holders_of(most, {}, users[units.user.item(row)], "", "", name)
-        for code, name in enumerate(names)
-        if name in limited
-        for row in np.flatnonzero(units.priority_class == code).tolist()
-    }
-    return RowLimits(most, found)
+    sets: list[tuple[Holder, ...]] = []
+    set_of = np.full(len(units), -1, np.int64)
+    for code, name in enumerate(names):
+        mine = units.priority_class == code
+        for user in np.unique(units.user[mine]).tolist() if name in limited else ():
+            set_of[mine & (units.user == user)] = len(sets)
+            sets.append(holders_of(most, {}, users[user], "", "", name))
+    return RowLimits.of(most, sets, set_of)
 
 
 def _numbers(name: str, column: np.ndarray[Any, Any]) -> Floats:

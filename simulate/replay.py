@@ -13,7 +13,7 @@ import numpy as np
 
 from dlsched.composition.host_tables import HostTables
 from dlsched.composition.parts import build_parts, replace_parts
-from dlsched.composition.settings import Costs, resolve_semantics
+from dlsched.composition.settings import Costs
 from dlsched.core.arrays import Floats, Rows
 from dlsched.core.cluster.calendar import Calendar
 from dlsched.core.cluster.description import Cluster
@@ -54,6 +54,7 @@ from simulate.progress.lanes import LaneProgress
 from simulate.progress.measured import MeasuredProgress
 from simulate.progress.strategy import Progress, Setting
 from simulate.progress.whole_steps import WholeSteps
+from simulate.published.profiles import semantics_of
 from simulate.results.outcomes import result_of
 from simulate.results.recorder import Recorder
 from simulate.results.tables import ReplayResult
@@ -170,7 +171,7 @@ def prepare(
     """
     if settings.load is not None and not 0 < settings.load < math.inf:
         raise BadInput(f"--load must be a positive number, not {settings.load:g}")
-    semantics = resolve_semantics(settings)
+    semantics = semantics_of(settings)
     measured = restarts_of(trace)
     parts = _parts_of(settings, semantics, cluster, has_restarts=measured is not None, stage=stage)
     jobs = None
@@ -339,7 +340,7 @@ def _parts_of(
 
 def _first_stage(settings: RunSettings, cluster: Cluster) -> FirstStage | None:
     """The stage of the policy that is to be replayed first; None: there is none."""
-    parts = _parts_of(settings, resolve_semantics(settings), cluster)
+    parts = _parts_of(settings, semantics_of(settings), cluster)
     policy = parts.scheduling
     return policy.first_stage(cluster) if isinstance(policy, Staged) else None
 

@@ -67,14 +67,18 @@ class SharedGpus:
 
     def begins(self, row: int, placement: Placement, now: float) -> None:
         """A unit has started, at the speed that it has beside its partners."""
+        partners = self._setting.occupancy.beside.get(row)
+        if partners and row not in self._setting.occupancy.opportunistic:
+            self._partners[row] = partners
+        self.goes_on(row, placement, now)
+
+    def goes_on(self, row: int, placement: Placement, now: float) -> None:
+        """A unit that has left other GPUs runs here, at the speed that it had until `look`."""
         if row in self._setting.occupancy.opportunistic:  # `look` sees it
             return
-        partners = self._setting.occupancy.beside.get(row)
-        if partners:
-            self._partners[row] = partners
+        partners = self._setting.occupancy.beside.get(row, ())
+        if partners or self._setting.table.says_shares:
             self._form(placement, tuple(sorted((row, *partners))), now)
-        elif self._setting.table.says_shares:
-            self._form(placement, (row,), now)
 
     def leaves(self, row: int, now: float) -> None:
         """A unit is about to leave its GPUs."""

@@ -15,15 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from dlsched.core.arrays import Floats, Rows
+from dlsched.core.arrays import Floats
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.errors import BadInput, not_known
 from dlsched.core.job_rewards import reward_curve
 from dlsched.core.rewards import RewardCurve
-from dlsched.core.scenarios import INTERVAL, SCENARIOS, SURE, Verdict, verdict_of
+from dlsched.core.scenarios import INTERVAL, SCENARIOS, Verdict, verdict_of
 from simulate.engine import Engine
-from simulate.latest_submit import LaterSubmit
-from simulate.outlook import Outlook
+from simulate.future import Future
 from simulate.replay import prepare
 from simulate.results.tables import Segments
 from simulate.settings import RunSettings
@@ -142,26 +141,33 @@ def suppose(
     if job not in names:
         raise not_known("--what-if: job", job, names[:10])
     row = names.index(job)
-    futures: list[_Future] = []
     engines: dict[tuple[int | None, float | None], Engine] = {}
+    first: Future | None = None
+    supposed: list[Supposed] = []
     for choice in (Choice(), *choices):
         key = (choice.gpus, choice.seconds)
         if key not in engines:
             engines[key] = _until_submitted(
                 _with(trace, row, choice), cluster, settings, row, inputs
             )
-        futures.append(_Future(engines[key], row, choice, settings, arrivals=arrivals))
-    first = futures[0]
+        engine, policy = engines[key], choice.policy or settings.policy
+        future = _future(engine, row, choice, arrivals=arrivals)
+        first = first or future
+        at = engine.coming.visible.item(row)
+        supposed.append(_told(future, first, at, choice, policy))
+    assert first is not None
     engine = engines[None, None]
-    same_moment = engine.coming.rows[engine.coming.place :].tolist().index(row)
+    table, coming = engine.world.table, engine.coming
+    same_moment = coming.rows[coming.place :].tolist().index(row)
+    due = table.submit_time.item(row) + table.deadline.item(row)
     return Answer(
         job=job,
         row=row,
-        at=first.at,
-        due=first.due,
-        curve=reward_curve(first.outlook.table, row),
-        present=len(engine.all_known) + len(engine.coming.kept_waiting(engine.now)) + same_moment,
-        supposed=[future.told(first) for future in futures],
+        at=coming.visible.item(row),
+        due=None if math.isnan(due) else due,
+        curve=reward_curve(table, row),
+        present=len(engine.all_known) + same_moment,
+        supposed=supposed,
         must_move=[names[each] for each in first.must_move().tolist()],
     )
 
@@ -202,93 +208,47 @@ def _until_submitted(
     return engine
 
 
-class _Future:
-    """One alternative, run on in every scenario."""
+def _future(engine: Engine, row: int, choice: Choice, *, arrivals: bool) -> Future:
+    """A choice run on in every scenario from right before the submit."""
+    coming = np.array(engine.coming.rows[engine.coming.place :], np.int64)
+    visible = engine.coming.visible
+    if not arrivals:
+        coming = coming[visible[coming] <= visible[row]]
+    engine.predict(coming.tolist())
+    future = Future(
+        engine,
+        UNKNOWN_S,
+        row,
+        np.arange(len(engine.world.table)),
+        segments=True,
+        arrivals=coming,
+        overrides={"scheduling": choice.policy} if choice.policy else None,
+    )
+    for factor, _ in SCENARIOS:
+        future.look(factor)
+    return future
 
-    def __init__(
-        self, engine: Engine, row: int, choice: Choice, settings: RunSettings, *, arrivals: bool
-    ) -> None:
-        self.choice, self.row = choice, row
-        coming = np.array(engine.coming.rows[engine.coming.place :], np.int64)
-        visible = engine.coming.visible
-        self.at = visible.item(row)
-        if not arrivals:
-            coming = coming[visible[coming] <= self.at]
-        kept = engine.coming.kept_waiting(engine.now)
-        if kept:  # by a limit on GPUs: in the copy, too, until there is room
-            engine.coming.visible = visible.copy()
-            engine.coming.visible[list(kept)] = list(kept.values())
-            coming = np.concatenate([np.array(list(kept), np.int64), coming])
-        engine.predict(coming.tolist())
-        self._engine, self._coming = engine, coming
-        self._overrides = {"scheduling": choice.policy} if choice.policy else None
-        self.outlook = Outlook(
-            engine, UNKNOWN_S, segments=True, arrivals=coming, overrides=self._overrides
-        )
-        for factor, _ in SCENARIOS:
-            self.outlook.look(factor, math.inf, math.inf)
-        table = self.outlook.table
-        self._gpus, self._policy = table.gang.item(row), choice.policy or settings.policy
-        due = table.submit_time.item(row) + table.deadline.item(row)
-        self.due = None if math.isnan(due) else due
 
-    def told(self, first: _Future) -> Supposed:
-        """What it comes to, beside the job as it is."""
-        outlook = self.outlook
-        place = int(np.flatnonzero(outlook.rows == self.row)[0])
-        low, high = INTERVAL
-        interval = tuple(
-            float(outlook.quantile(values, q)[place])
-            for values in (outlook.starts, outlook.ends)
-            for q in (low, high)
-        )
-        others = np.flatnonzero(outlook.rows != self.row)  # the same rows in each alternative
-        later = (outlook.ends[0] - first.outlook.ends[0])[others]
-        gained = (outlook.rewards() - first.outlook.rewards())[others]
-        later = later[~np.isnan(later)]
-        on_time = float(outlook.chance_to_meet_deadlines()[place])
-        return Supposed(
-            choice=self.choice,
-            gpus=self._gpus,
-            policy=self._policy,
-            starts=np.array([starts[place] for starts in outlook.starts]),
-            ends=np.array([ends[place] for ends in outlook.ends]),
-            interval=(interval[0], interval[1], interval[2], interval[3]),
-            on_time=on_time,
-            latest_submit=self._latest_submit() if on_time >= SURE else math.nan,
-            reward=outlook.reward(place),
-            gpu_s=float(outlook.gpu_s[place]),
-            others_later_s=float(later.mean()) if later.size else math.nan,
-            others_reward=float(np.nansum(gained)),
-            segments=outlook.segments,
-        )
-
-    def must_move(self) -> Rows:
-        """The rows ahead without which the job would keep its deadline."""
-
-        def keeps_without(rows: Rows) -> bool:
-            outlook = Outlook(
-                self._engine,
-                UNKNOWN_S,
-                arrivals=self._coming,
-                overrides=self._overrides,
-                without=rows,
-            )
-            for factor, _ in SCENARIOS:
-                outlook.look(factor, math.inf, math.inf, only=self.row)
-            return bool(outlook.chance_to_meet_deadlines()[outlook.rows == self.row] >= SURE)
-
-        place = int(np.flatnonzero(self.outlook.rows == self.row)[0])
-        return self.outlook.must_move(place, self.outlook.rows, keeps_without)
-
-    def _latest_submit(self) -> float:
-        assert self.due is not None
-        later = LaterSubmit(
-            present=self._engine,
-            row=self.row,
-            due=self.due,
-            unknown_s=UNKNOWN_S,
-            arrivals=self._coming,
-            overrides=self._overrides,
-        )
-        return later.latest(self.at)
+def _told(future: Future, first: Future, at: float, choice: Choice, policy: str) -> Supposed:
+    """What an alternative of a job that is submitted at a time comes to, beside the first one."""
+    outlook, place = future.outlook, future.place
+    assert place is not None
+    start, end = (
+        [float(outlook.quantile(values, q)[place]) for q in INTERVAL]
+        for values in (outlook.starts, outlook.ends)
+    )
+    return Supposed(
+        choice=choice,
+        gpus=outlook.table.gang.item(future.row),
+        policy=policy,
+        starts=future.starts,
+        ends=future.ends,
+        interval=(start[0], start[1], end[0], end[1]),
+        on_time=future.on_time,
+        latest_submit=future.latest_submit(at),
+        reward=future.reward,
+        gpu_s=future.gpu_s,
+        others_later_s=future.others_later_s(first),
+        others_reward=float(np.nan_to_num(future.others_reward(first))),
+        segments=outlook.segments,
+    )

@@ -174,8 +174,11 @@ class World:
             self._meet(now)
             return []
         commands = diff(allocation, self.table)
+        moves: list[tuple[int, Placement]] = []
         if self.semantics.shape_moves == "free":
-            commands = [each for each in commands if not self._merely_moves(each, now)]
+            moves = [(e.row, e.after) for e in commands if e.after and self._merely_moves(e, now)]
+            moved = {row for row, _ in moves}
+            commands = [each for each in commands if each.row not in moved]
         for command in commands:
             if command.verb is Verb.STOP:
                 self._end(command.row, now, now)
@@ -183,6 +186,8 @@ class World:
             elif command.before is not None:
                 self.stop(command.row, now)
                 self._count_interruption(command.verb, command.row)
+        for row, placement in moves:
+            self.shared.goes_on(row, placement, now)
         for command in commands:
             if command.after is not None:
                 self.start(command.row, command.after, now, command.grant, command.before)
@@ -300,7 +305,7 @@ class World:
             self.finished += done
 
     def _merely_moves(self, command: Command, now: float) -> bool:
-        """Carry out a move to GPUs that are just the same; says whether it was one."""
+        """Begin a move to GPUs that are just the same; says whether it is one."""
         before, after = command.before, command.after
         if before is None or after is None or len(before.nodes) != len(after.nodes):
             return False
@@ -310,6 +315,7 @@ class World:
                 return False
         if [m.bit_count() for m in before.masks] != [m.bit_count() for m in after.masks]:
             return False
+        self.shared.leaves(command.row, now)
         self.recorder.ended(command.row, now)
         self.recorder.began(command.row, after, now)
         return True

@@ -20,12 +20,13 @@ from dlsched.core.cluster.description import Cluster, parse_cluster_spec
 from dlsched.core.cluster.occupancy import Occupancy, Placement
 from dlsched.core.cluster.pools import Pools
 from dlsched.core.context import Mode, RoundContext
-from dlsched.core.semantics import PROFILES, ROUNDS, Semantics
+from dlsched.core.semantics import ROUNDS, Semantics
 from dlsched.core.speed.colocation import ColocationTable
 from dlsched.core.speed.throughput_table import JobKind, Measurement, ThroughputTable
 from dlsched.core.units import Status, UnitTable
 from simulate.clusters.cluster_events import ClusterEvent
 from simulate.engine import Engine
+from simulate.published.profiles import PROFILES
 from simulate.replay import prepare, replay
 from simulate.results.tables import ReplayResult
 from simulate.services.description import Service

@@ -23,12 +23,12 @@ from dlsched.cli.replay.option_values import several
 from dlsched.cli.typer_app import app
 from dlsched.client.submission.moments import moment
 from dlsched.composition import parts as parts_module
-from dlsched.composition.settings import resolve_semantics
 from dlsched.core.options import describe, show_value
-from dlsched.core.semantics import PHASES, PROFILES
+from dlsched.core.semantics import PHASES
 from dlsched.policies.registry import STAGES, find, names
 from simulate.clusters.cluster_files import open_cluster
 from simulate.clusters.event_files import read_events
+from simulate.published.profiles import PROFILES, semantics_of
 from simulate.settings import RunSettings
 from simulate.sweep import Dimensions, expand, share_out
 
@@ -184,6 +184,7 @@ TABLED = {
     "phases",
     "option_defaults",
     "part_defaults",
+    "variants",
 }  # fields that are not in the first table
 
 
@@ -360,7 +361,7 @@ def test_every_command_in_the_documents_is_understood(
         options=tuple(given["options"] or ()), clock=given["clock"] or "", round_s=given["round_s"]
     )
     for run in share_out(expand(dimensions, base, traces=1), has_quotas=True):
-        semantics = resolve_semantics(run.settings)
+        semantics = semantics_of(run.settings)
         parts_module.build_parts(run.settings, semantics, has_quotas=True)
 
 

@@ -15,7 +15,6 @@ from dlsched.daemon.settings import LimitsSection, ShadowSection, WhatIfSection
 from dlsched.daemon.supposing.what_if import IN_LINE_S
 from dlsched.daemon.turns import TURN_S
 from dlsched.db import backup, leadership, schema, store
-from dlsched.protocol.simulation.schedules import THEMES
 from dlsched.protocol.timing import Timing
 from dlsched.rpc import bounded_http, request_bounds, server
 from dlsched.rpc.authorisation import RULES
@@ -24,6 +23,7 @@ from dlsched.rpc.endpoint import MAX_MESSAGE_BYTES
 from dlsched.rpc.tls import ALARM_S
 from dlsched.rpc.tokens import LOCAL_S
 from dlsched.rpc.v1 import attach_pb2, control_pb2, node_pb2, run_pb2
+from tests.protocol.simulation.schedules import THEMES
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 

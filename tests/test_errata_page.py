@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlsched.core.semantics import PROFILES
+from simulate.published.profiles import PROFILES
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = (DOCS / "errata.md").read_text(encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -74,3 +75,11 @@ def test_what_the_packages_need_is_pinned_too() -> None:
             if each.marker is None or any(each.marker.evaluate(extra) for extra in wanted):
                 todo.append((each.name, each.extras))
     assert len(seen) > 20
+
+
+def test_every_package_has_a_lowest_version_that_the_tests_can_be_run_with() -> None:
+    """`.ci/lowest.py` makes constraints of them."""
+    lowest = runpy.run_path(str(ROOT / ".ci" / "lowest.py"))["lowest"]()
+    assert {canonicalize_name(Requirement(each).name) for each in lowest} >= {
+        canonicalize_name(each.name) for each in needed()
+    }

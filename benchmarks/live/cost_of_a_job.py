@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import sqlite3
 import statistics
@@ -75,7 +76,7 @@ class Side:
                     elif child.name() == "dls-zygote":
                         parts["zygotes"] += _run_s(child.pid)
         parts["all"] = self._used_s()
-        parts["keepers and jobs"] = 2 * parts["all"] - sum(parts.values())
+        parts["keepers and jobs"] = 2 * parts["all"] - math.fsum(parts.values())
         return dict(parts)
 
     def _ended(self) -> int:

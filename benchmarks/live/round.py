@@ -12,6 +12,7 @@ Under `las` with equal jobs some two thousand jobs change places in each round.
 from __future__ import annotations
 
 import asyncio
+import math
 import statistics
 import sys
 import time
@@ -172,7 +173,7 @@ def main(say: Callable[[str], None] = print) -> None:
         for shaped in (0.0, 0.3):
             cost = asyncio.run(measure(policy, shaped=shaped))
             figures = " ".join(f"{cost[stage]:8.1f}" for stage in STAGES)
-            say(f"{policy:<10} {shaped:>6.0%} {figures} {sum(cost.values()):8.1f}")
+            say(f"{policy:<10} {shaped:>6.0%} {figures} {math.fsum(cost.values()):8.1f}")
 
 
 if __name__ == "__main__":

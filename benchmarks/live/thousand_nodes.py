@@ -10,6 +10,7 @@ one. Exit code 1 when a budget is exceeded and `--check` is given.
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import statistics
 import subprocess
@@ -70,7 +71,7 @@ class Daemon:
             spent = process.cpu_times()
             return float(spent.user + spent.system)
 
-        return of(self._process), sum(map(of, self._process.children(recursive=True)))
+        return of(self._process), math.fsum(map(of, self._process.children(recursive=True)))
 
     def memory_mb(self) -> tuple[float, float]:
         """Resident memory of the daemon's own process, and with its workers."""

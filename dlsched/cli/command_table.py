@@ -150,7 +150,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "tasks": LazyCommand("jobs.tasks:tasks_command", "How the short tasks of a job stand."),
     "replay": LazyCommand("replay.command:replay_command", "Replay traces under policies."),
     "flows": LazyCommand(
-        "flows:flows_command", "Follow flows over shared links under several disciplines."
+        "worlds.flows:flows_command", "Follow flows over shared links under several disciplines."
     ),
     "leaderboard": LazyCommand(
         "leaderboard:leaderboard_command", "Every policy on the same traces: one page of ranks."
@@ -159,16 +159,18 @@ COMMANDS: dict[str, LazyCommand] = {
         "reproduce.command:reproduce_command", "Published figures of the field beside ours."
     ),
     "short-tasks": LazyCommand(
-        "short_tasks:short_tasks_command", "Follow very many short tasks under several schedulers."
+        "worlds.short_tasks:short_tasks_command",
+        "Follow very many short tasks under several schedulers.",
     ),
     "dags": LazyCommand(
-        "dags:dags_command", "Follow jobs that are graphs of tasks under several disciplines."
+        "worlds.dags:dags_command",
+        "Follow jobs that are graphs of tasks under several disciplines.",
     ),
     "plan": LazyCommand(
-        "plan:plan_command", "Plan a training on unlike GPUs, operation by operation."
+        "worlds.plan:plan_command", "Plan a training on unlike GPUs, operation by operation."
     ),
     "slots": LazyCommand(
-        "slots:slots_command", "Replay workers and parameter servers, slot by slot."
+        "worlds.slots:slots_command", "Replay workers and parameter servers, slot by slot."
     ),
     "train": LazyCommand("train:train_app", "Learn what policies decide by."),
     "trace": LazyCommand("trace:trace_app", "Import, show and generate traces."),

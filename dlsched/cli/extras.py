@@ -19,7 +19,7 @@ MODULES = {
         "sqlalchemy",
     ),
     "torch": ("torch",),
-    "agent": ("cryptography", "prometheus_client", "pynvml"),
+    "agent": ("cryptography", "prometheus_client", "psutil", "pynvml"),
 }
 
 CALLED = {"torch": "PyTorch"}  # where an extra is not a part of dlsched

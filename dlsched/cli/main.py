@@ -11,6 +11,12 @@ import os
 import sys
 from typing import Any
 
+from dlsched.cli.output.closed_output import (
+    UNTOLD,
+    give_up_output,
+    open_closed_output,
+    why_untold,
+)
 from dlsched.cli.plain_lines import plain_call
 from dlsched.core.errors import DlschedError
 
@@ -21,6 +27,7 @@ INTERRUPTED = 130
 
 def run() -> None:
     """Run the command line; DLSCHED_DEBUG=1 shows where an error came from."""
+    open_closed_output()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a sign that the terminal lacks is no error
@@ -28,10 +35,12 @@ def run() -> None:
         code = _run(sys.argv[1:])
         sys.stdout.flush()
     except BrokenPipeError:
-        # the reader ended (`| head`): keep the interpreter from flushing once more
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        give_up_output()  # the reader ended (`| head`)
         raise SystemExit(1) from None
     except Exception as error:  # no error of the program may print a traceback
+        if why := why_untold(error):
+            print(f"dlsched: standard output: {why}", file=sys.stderr)
+            raise SystemExit(UNTOLD) from None
         if os.environ.get("DLSCHED_DEBUG", "") not in ("", "0"):
             raise
         text, code = _message_of(error)

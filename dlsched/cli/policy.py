@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +14,7 @@ from dlsched.cli.option_groups import option
 from dlsched.cli.typer_commands import CommandGroup
 
 if TYPE_CHECKING:
+    from dlsched.core.semantics import Semantics
     from dlsched.core.stage import Stage
 
 policy_app = CommandGroup("List policies and their options.")
@@ -138,13 +139,13 @@ def _knows(stage: str, name: str) -> bool:
 
 
 def _sheet(stage: str, name: str) -> Sheet:
-    from dlsched.core.options import describe, show_value  # noqa: PLC0415
-    from dlsched.core.semantics import PROFILES  # noqa: PLC0415
+    from dlsched.composition.parts import class_of  # noqa: PLC0415
+    from dlsched.core.options import describe  # noqa: PLC0415
     from dlsched.policies.registry import find  # noqa: PLC0415
+    from simulate.published.profiles import PROFILES  # noqa: PLC0415
 
     part = find(stage, name)
     options = tuple(asdict(option) for option in describe(part.Options))
-    own = {option["name"] for option in options}
     module = inspect.getmodule(part)
     texts = [inspect.getdoc(part) or "", inspect.getdoc(module) or "" if module else ""]
     return Sheet(
@@ -157,14 +158,23 @@ def _sheet(stage: str, name: str) -> Sheet:
         preemptive=getattr(part, "preemptive", None) if stage == "scheduling" else None,
         options=options,
         semantics={
-            semantics.name: {
-                key: show_value(value)
-                for key, value in semantics.option_defaults.items()
-                if key in own
-            }
-            for semantics in PROFILES.values()
+            profile.name: _changed(part, class_of(stage, name, profile), profile)
+            for profile in PROFILES.values()
         },
     )
+
+
+def _changed(
+    part: type[Stage[Any]], under: type[Stage[Any]], semantics: Semantics
+) -> dict[str, str]:
+    """Return the options that a profile adds to those of a part, or sets otherwise."""
+    from dlsched.core.options import show_value  # noqa: PLC0415
+
+    own = {each.name for each in fields(part.Options)}
+    known = {each.name: each.default for each in fields(under.Options)}
+    changed = {key: value for key, value in known.items() if key not in own}
+    changed |= {key: each for key, each in semantics.option_defaults.items() if key in known}
+    return {key: show_value(value) for key, value in changed.items()}
 
 
 def _lines(sheet: Sheet) -> Iterator[str]:

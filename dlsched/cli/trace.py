@@ -150,8 +150,10 @@ def generate(
     """Generate a trace that resembles a real one; every job fits on the cluster."""
     from simulate.traces.generate import generate_trace  # noqa: PLC0415  # numpy is heavy
     from simulate.traces.statistics import offered_load  # noqa: PLC0415
-    from simulate.traces.synthetic.deadlines import with_deadlines  # noqa: PLC0415
-    from simulate.traces.synthetic.guarantees import with_opportunistic  # noqa: PLC0415
+    from simulate.traces.synthetic.further_columns import (  # noqa: PLC0415
+        with_deadlines,
+        with_opportunistic,
+    )
     from simulate.traces.write import write_trace  # noqa: PLC0415
 
     gpus = _total_gpus(cluster)
@@ -162,7 +164,7 @@ def generate(
         trace = _elastic(trace, elastic, cluster, seed)
     if workloads is not None:
         from simulate.profiles.workloads import read_workloads  # noqa: PLC0415
-        from simulate.traces.synthetic.workloads import with_workloads  # noqa: PLC0415
+        from simulate.traces.synthetic.further_columns import with_workloads  # noqa: PLC0415
 
         trace = with_workloads(trace, read_workloads(workloads), seed=seed)
     if opportunistic:
@@ -181,7 +183,7 @@ def _elastic(trace: Trace, file: Path, cluster: str | None, seed: int) -> Trace:
     from dlsched.cli.output.file_output import save  # noqa: PLC0415
     from dlsched.core.errors import BadInput  # noqa: PLC0415
     from simulate.clusters.cluster_files import open_cluster  # noqa: PLC0415
-    from simulate.traces.synthetic.elastic import speed_lines, with_elastic_jobs  # noqa: PLC0415
+    from simulate.traces.synthetic.further_columns import speed_lines, with_elastic_jobs  # noqa: PLC0415
 
     if cluster is None:
         raise BadInput("--elastic needs --cluster, whose GPU types have the speeds")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from simulate.learner.session import Point, Session
     from simulate.learner.worlds import World
     from simulate.settings import RunSettings
-    from simulate.slots.world import Conditions
+    from simulate.worlds.slots.world import Conditions
 
 MOST_UPDATES, MOST_WINDOW, MOST_TRACES, MOST_HIDDEN = 1_000_000, 1_000, 1_000, 10_000
 VALIDATION_TRACES = 4  # of those that are drawn, as in the published experiment
@@ -111,7 +111,7 @@ def dl2_command(
     if speeds is not None:
         if cluster or profiles:
             raise BadInput("--speeds is for slots; --cluster and --profiles are for replays")
-        from dlsched.cli.slots import slot_conditions  # noqa: PLC0415
+        from dlsched.cli.worlds.slots import slot_conditions  # noqa: PLC0415
 
         conditions = slot_conditions(nodes, slot, most)
         world: World = _slots(files, judges, speeds, conditions, (draw, draw_seed), window, seed)
@@ -156,8 +156,8 @@ def _slots(
     import numpy as np  # noqa: PLC0415
 
     from simulate.learner.worlds import SlotTraces  # noqa: PLC0415
-    from simulate.slots.jobs import drawn_jobs, read_jobs  # noqa: PLC0415
-    from simulate.slots.speeds import read_speeds  # noqa: PLC0415
+    from simulate.worlds.slots.jobs import drawn_jobs, read_jobs  # noqa: PLC0415
+    from simulate.worlds.slots.speeds import read_speeds  # noqa: PLC0415
 
     surface = read_speeds(speeds, conditions.most + 1)
     count, draw_seed = drawn

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from dlsched.client.submission.task_sets import parse_tasks
+from dlsched.client.submission.texts import task_set
 from dlsched.core.errors import BadInput, shorten
 from dlsched.record import Record
 
@@ -30,7 +30,7 @@ def job_name(text: str, what: str = "") -> JobName:
         option = f"{what}: " if what else ""
         raise BadInput(f"{option}{shorten(text)!r} is not a job id (11160, 11160_3 or 11160_[2-5])")
     inside = (match[2] or "").strip("[]")
-    tasks = parse_tasks(text, inside.partition("%")[0]).tasks if inside else ()
+    tasks = task_set(text, inside.partition("%")[0]).tasks if inside else ()
     return JobName(job=int(match[1]), tasks=tasks)
 
 

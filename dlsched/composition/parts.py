@@ -11,12 +11,12 @@ from dlsched.composition.number_files import listed_numbers, read_numbers
 from dlsched.composition.settings import PartSettings, split_options
 from dlsched.core.errors import BadInput
 from dlsched.core.host_shares import HostPolicy
-from dlsched.core.options import NETWORK, accepts, show_value
+from dlsched.core.options import NETWORK, accepts, parse_options, show_value
 from dlsched.core.round.steps import Parts
 from dlsched.core.scheduling import Chooser, SchedulingPolicy
 from dlsched.core.semantics import Semantics
 from dlsched.core.stage import AdmissionPolicy, Stage
-from dlsched.policies.registry import find, is_named, make
+from dlsched.policies.registry import find, is_named, part_at
 
 STAGE_WORDS = {
     "placement": "placement",
@@ -60,17 +60,18 @@ def build_parts(
     given.pop("semantics", None)
     values = {stage: text.partition(":")[2] for stage, text in chosen.items() if ":" in text}
     chosen = {stage: text.partition(":")[0] for stage, text in chosen.items()}
-    routed = {stage: default_options(stage, name, semantics) for stage, name in chosen.items()}
-    for stage, name in chosen.items():
-        if "seed" in _option_names(stage, name):
+    kinds = {stage: class_of(stage, name, semantics) for stage, name in chosen.items()}
+    routed = {stage: _defaults(kind, semantics) for stage, kind in kinds.items()}
+    for stage, kind in kinds.items():
+        if "seed" in _option_names(kind):
             routed[stage]["seed"] = settings.seed
         if stage in values:
-            routed[stage][first_option(stage, name)] = values[stage]
+            routed[stage][_first_option(stage, kind)] = values[stage]
     for key, text in given.items():
-        _route(key, text, chosen, routed)
-    for stage, name in chosen.items():
-        _read_files(stage, name, routed[stage], allowed=reads_files)
-    made = {stage: make(stage, name, routed[stage]) for stage, name in chosen.items()}
+        _route(key, text, chosen, kinds, routed)
+    for stage, kind in kinds.items():
+        _read_files(kind, routed[stage], allowed=reads_files)
+    made: dict[str, Any] = {stage: _made(kind, routed[stage]) for stage, kind in kinds.items()}
     if type(made["admission"]) is type(made["scheduling"]):  # one part fills both stages
         made["admission"] = made["scheduling"]
     if type(made.get("host")) is type(made["scheduling"]):
@@ -87,6 +88,16 @@ def build_parts(
         host=made.get("host"),
         node=made.get("node"),
     )
+
+
+def class_of(stage: str, name: str, semantics: Semantics) -> type[Stage[Any]]:
+    """The class of a part under a profile, which may have its own for this name.
+
+    Raises:
+        BadInput: a part of an unknown name.
+    """
+    variant = semantics.variants.get(name)
+    return part_at(variant) if variant else find(stage, name)
 
 
 def part_names(
@@ -161,44 +172,59 @@ def option_names(
     """
     chosen = part_names(settings, semantics, has_quotas=has_quotas)
     return {
-        stage: set(_option_names(stage, name.partition(":")[0])) for stage, name in chosen.items()
+        stage: set(_option_names(class_of(stage, name.partition(":")[0], semantics)))
+        for stage, name in chosen.items()
     }
 
 
-def _option_names(stage: str, name: str) -> list[str]:
-    return [f.name for f in fields(find(stage, name).Options)]
+def options_of_files(settings: PartSettings, semantics: Semantics) -> set[str]:
+    """The options of a run's parts that may name files.
+
+    Raises:
+        BadInput: a part of an unknown name.
+    """
+    chosen = part_names(settings, semantics)
+    kinds = (class_of(stage, name.partition(":")[0], semantics) for stage, name in chosen.items())
+    return {f.name for kind in kinds for f in fields(kind.Options) if f.metadata.get("from_file")}
 
 
-def first_option(stage: str, name: str) -> str:
+def _option_names(kind: type[Stage[Any]]) -> list[str]:
+    return [f.name for f in fields(kind.Options)]
+
+
+def _first_option(stage: str, kind: type[Stage[Any]]) -> str:
     """The option that a value after a colon sets ("noise:0.5", "load-threshold:1.2").
 
     Raises:
         BadInput: the part has no options.
     """
-    known = _option_names(stage, name)
+    known = _option_names(kind)
     if not known:
-        raise BadInput(f"{stage} {name} takes no value after a colon")
+        raise BadInput(f"{stage} {kind.name} takes no value after a colon")
     return known[0]
 
 
-def default_options(stage: str, name: str, semantics: Semantics) -> dict[str, object]:
+def _defaults(kind: type[Stage[Any]], semantics: Semantics) -> dict[str, object]:
     """The option defaults of a profile that this part has and can take."""
-    options = find(stage, name).Options
     defaults = semantics.option_defaults.items()
-    return {key: value for key, value in defaults if accepts(options, key, value)}
+    return {key: value for key, value in defaults if accepts(kind.Options, key, value)}
 
 
-def _read_files(stage: str, name: str, options: dict[str, object], *, allowed: bool) -> None:
+def _made(kind: type[Stage[Any]], options: Mapping[str, object]) -> Stage[Any]:
+    return kind(parse_options(kind.Options, options, owner=kind.name))
+
+
+def _read_files(kind: type[Stage[Any]], options: dict[str, object], *, allowed: bool) -> None:
     """Put what files hold in the place of their names: policies read no files.
 
     Raises:
         BadInput: a file cannot be read, or no option may name one.
     """
-    for f in fields(find(stage, name).Options):
-        value, kind = options.get(f.name), f.metadata.get("from_file")
-        if not kind or not isinstance(value, str):
+    for f in fields(kind.Options):
+        value, holds = options.get(f.name), f.metadata.get("from_file")
+        if not holds or not isinstance(value, str):
             continue
-        if kind != NETWORK:
+        if holds != NETWORK:
             options[f.name] = read_numbers(value) if allowed else listed_numbers(value)
         elif value != "none":
             if not allowed:
@@ -207,7 +233,11 @@ def _read_files(stage: str, name: str, options: dict[str, object], *, allowed: b
 
 
 def _route(
-    key: str, text: str, chosen: Mapping[str, str], routed: Mapping[str, dict[str, object]]
+    key: str,
+    text: str,
+    chosen: Mapping[str, str],
+    kinds: Mapping[str, type[Stage[Any]]],
+    routed: Mapping[str, dict[str, object]],
 ) -> None:
     """Hand one option to the part or parts that it is meant for."""
     owner, dot, rest = key.partition(".")
@@ -222,11 +252,9 @@ def _route(
             raise BadInput(f"-o {key}: {owner!r} names no part of this run; known: {known}")
         routed[stage][rest] = text
         return
-    takers = [stage for stage in chosen if key in _option_names(stage, chosen[stage])]
+    takers = [stage for stage, kind in kinds.items() if key in _option_names(kind)]
     if not takers:
-        known_options = sorted(
-            {name for stage, part in chosen.items() for name in _option_names(stage, part)}
-        )
+        known_options = sorted({name for kind in kinds.values() for name in _option_names(kind)})
         raise BadInput(
             f"-o {key}: neither {chosen['scheduling']} nor the other parts of this run have it; "
             f"known: {', '.join([*known_options, 'semantics'])}"
@@ -257,10 +285,11 @@ def part_from_text(stage: str, text: str, semantics: Semantics) -> Any:
         BadInput: an unknown name or value.
     """
     name, colon, value = text.partition(":")
-    options: dict[str, object] = default_options(stage, name, semantics)
+    kind = class_of(stage, name, semantics)
+    options = _defaults(kind, semantics)
     if colon:
-        options[first_option(stage, name)] = value
-    return make(stage, name, options)
+        options[_first_option(stage, kind)] = value
+    return _made(kind, options)
 
 
 def replace_parts(parts: Parts, chosen: Mapping[str, str], semantics: Semantics) -> Parts:

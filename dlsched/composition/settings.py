@@ -7,11 +7,11 @@ names the profile.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dlsched.core.errors import BadInput
-from dlsched.core.semantics import Semantics, profile
+from dlsched.core.errors import BadInput, not_known
+from dlsched.core.semantics import CLOCKS, Semantics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +80,14 @@ def split_options(texts: Sequence[str]) -> dict[str, str]:
     return values
 
 
-def resolve_semantics(settings: PartSettings) -> Semantics:
+def resolve_semantics(
+    settings: PartSettings, profiles: Mapping[str, Semantics] = CLOCKS
+) -> Semantics:
     """The profile of a run: `-o semantics=`, else `--clock`, else rounds.
+
+    Args:
+        settings: names and options.
+        profiles: those that there are, by name.
 
     Raises:
         BadInput: an unknown name, a clock that contradicts the semantics, or a bad round length.
@@ -89,7 +95,9 @@ def resolve_semantics(settings: PartSettings) -> Semantics:
     name = split_options(settings.options).get("semantics", "")
     if settings.clock not in ("", "rounds", "events"):
         raise BadInput(f"--clock must be rounds or events, not {settings.clock!r}")
-    semantics = profile(name or settings.clock or "rounds")
+    semantics = profiles.get(name or settings.clock or "rounds")
+    if semantics is None:
+        raise not_known("semantics", name, sorted(profiles))
     if name and settings.clock and (semantics.grid is None) != (settings.clock == "events"):
         has = "decides at every change" if semantics.grid is None else "has rounds"
         raise BadInput(f"--clock {settings.clock} contradicts semantics {name}, which {has}")

@@ -82,14 +82,14 @@ class Grant:
             of its gradients (Pollux, Sia).
         complete: its target is reached: end it well.
         time_limit: its time limit from this start on, in seconds, not below its `time_min`.
-        head_start: seconds of work that a start is taken to have done before (the clock of a
-            published simulator; only a replay can give it).
+        head_start: seconds of work that a start is taken to have done before (a clock
+            that only a replay can have).
         free_start: the start costs nothing (only in a replay, as above).
         restart_s: seconds that the start costs, where the policy knows (only in a replay).
         gpu_limit: the part of the time for which it may use its GPUs, until a node policy says
             otherwise.
         pauses_at: when the unit stops working until it ends or is started anew, in seconds (only in
-            a replay of a published simulator).
+            a replay).
         ends_at: with `release` planned, when the unit is over, however much of its work is done.
     """
 
@@ -114,6 +114,7 @@ class Allocation:
         launched: rows that start, with their GPUs, in order; a row in both is moved.
         grants: what rows get besides GPUs.
         refused: reasons by row, where one is known more exactly than the default.
+        over_limits: reasons of rows that wait for limits on GPUs, with these rows.
         reserved: GPUs kept for rows until their victims have left.
         future: planned starts, for the calendar.
         wake_at: ask again then.
@@ -130,6 +131,7 @@ class Allocation:
     launched: dict[int, Placement] = field(default_factory=dict)
     grants: dict[int, Grant] = field(default_factory=dict)
     refused: dict[int, Refused] = field(default_factory=dict)
+    over_limits: tuple[tuple[Refused, Rows], ...] = ()
     reserved: dict[int, Placement] = field(default_factory=dict)
     future: list[Booking] = field(default_factory=list)
     wake_at: float = np.inf

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -56,10 +55,3 @@ def carried(column: NDArray[T], old: Rows, fresh: float) -> NDArray[T]:
     values = np.full(len(old), fresh, column.dtype)
     values[known] = column[old[known]]
     return values
-
-
-def renumbered(rows: Iterable[int], old: Rows) -> set[int]:
-    """A set of rows after the table was packed; those that are gone are left out."""
-    wanted = np.fromiter(rows, np.int64)
-    found: set[int] = set(np.flatnonzero(np.isin(old, wanted) & (old >= 0)).tolist())
-    return found

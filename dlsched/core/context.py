@@ -33,7 +33,7 @@ class Change(NamedTuple):
 
     kind: Literal["arrive", "finish", "node-up", "node-down", "node-drain", "retype", "adapt"]
     time: float
-    subject: int  # a unit's row, or a node
+    subject: int  # a unit's row, or a node; -1: what is not in the tables any more
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,6 +1,7 @@
-"""Documents that users write, TOML or JSON, as plain values.
+"""Documents that users write, TOML or JSON, as plain values, and what is asked of these values.
 
-An error is one line with the file and, where the text itself is broken, the line.
+An error is one line with the file and, where the text itself is broken, the line; otherwise the
+place in the document.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
-from dlsched.core.errors import BadInput, shorten
+from dlsched.core.errors import BadInput, not_known, shorten
 
 
 def parse_document(name: str, data: bytes, *, number: Callable[[str], Any] = float) -> Any:
@@ -50,6 +51,76 @@ def parse_toml(name: str, data: bytes) -> dict[str, Any]:
         BadInput: one line with the file's name and the line number.
     """
     return _toml(name, _text(name, data), float)
+
+
+def table(where: str, said: Any, keys: Collection[str]) -> dict[str, Any]:
+    """A table of a document.
+
+    Raises:
+        BadInput: it is none, or has a key that is not among `keys`.
+    """
+    if not isinstance(said, dict):
+        raise BadInput(f"{where}: must be a table of {', '.join(keys)}")
+    for key in said:
+        if key not in keys:
+            raise not_known(f"{where}:", key, keys)
+    return said
+
+
+def named_tables(
+    where: str, noun: str, said: Any, keys: Collection[str], *, name: str = "name", most: int
+) -> dict[str, tuple[str, dict[str, Any]]]:
+    """The tables of a list by their names, each with its place for messages.
+
+    Args:
+        where: the file and the place in it.
+        noun: what a table describes.
+        said: the list.
+        keys: that each table may have.
+        name: the key of the name.
+        most: tables of the list.
+
+    Raises:
+        BadInput: no list of so many tables, one without a name, or two with the same.
+    """
+    if not isinstance(said, list) or not 1 <= len(said) <= most:
+        raise BadInput(f"{where}: needs a list `{noun}s` of 1 to {most:,}")
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    for number, each in enumerate(said, 1):
+        place = f"{where}: {noun} {number}"
+        called = str(table(place, each, keys).get(name, ""))
+        if not called:
+            raise BadInput(f"{place}: needs a{'n' if name == 'id' else ''} {name}")
+        place = f"{where}: {noun} {shorten(called)}"
+        if called in found:
+            raise BadInput(f"{place}: is there twice")
+        found[called] = (place, each)
+    return found
+
+
+def names_listed(where: str, key: str, said: Any) -> list[str]:
+    """A list of names.
+
+    Raises:
+        BadInput: it is none.
+    """
+    if not isinstance(said, list) or not all(isinstance(each, str) for each in said):
+        raise BadInput(f"{where}: {key} must be a list of names")
+    return said
+
+
+def whole_number(where: str, key: str, said: Any, *, least: int = 0, most: int = 2**53) -> int:
+    """A whole number.
+
+    Raises:
+        BadInput: it is none, or out of bounds.
+    """
+    if not isinstance(said, int) or isinstance(said, bool) or not least <= said <= most:
+        raise BadInput(
+            f"{where}: {key} must be a whole number from {least} to {most:,}, "
+            f"not {shorten(str(said))!r}"
+        )
+    return said
 
 
 def _text(name: str, data: bytes) -> str:

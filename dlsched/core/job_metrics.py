@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 
 from dlsched.core.arrays import Floats
+from dlsched.core.sums import ordered_sum
 from dlsched.core.units import UnitTable
 
 
@@ -68,8 +69,8 @@ class MetricBoard:
         for (key, row), values in self._pushed.items():
             column: Floats = self._table.extra[key]
             if self.metrics[key].merge == "mean":
-                column[row] = sum(values) / len(values)
+                column[row] = ordered_sum(values) / len(values)
             else:
                 before = column[row]
-                column[row] = (0.0 if math.isnan(before) else before) + sum(values)
+                column[row] = (0.0 if math.isnan(before) else before) + ordered_sum(values)
         self._pushed.clear()

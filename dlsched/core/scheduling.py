@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
+import numpy as np
+
 from dlsched.core.allocation import Ranking
-from dlsched.core.arrays import Ints
+from dlsched.core.arrays import Ints, Rows
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.context import RoundContext
 from dlsched.core.job_metrics import Metric
@@ -38,6 +40,10 @@ class SchedulingPolicy(Stage[O], ABC):
             something happens: `always`, or where there is room for all that wait (`with room`).
         wakes_idle: with `rests` false, does it want its wake-ups even while no unit waits or runs,
             as long as some are to come?
+        at_limits: how it goes on where limits on GPUs have no room. It `tries` rows one by one in
+            its order, and goes on behind one that is refused for a quota: then it sees all. Else it
+            sees only waiting rows that have room together (in the order of `order_at_limits`), and
+            the others get what it leaves idle; not where it has `planned` what is idle for later.
         weighs_types: does it decide by how fast units run on GPU types, where that is known?
         knows_deadlines: do deadlines change what it decides?
         node_policy: the node policy that divides shared GPUs under it; "" for none.
@@ -50,6 +56,7 @@ class SchedulingPolicy(Stage[O], ABC):
 
     metrics: ClassVar[tuple[Metric, ...]] = ()
 
+    at_limits: ClassVar[Literal["tries", "divides", "planned"]] = "divides"
     weighs_types: ClassVar[bool] = False
     knows_deadlines: ClassVar[bool] = False
     plans_children: ClassVar[bool] = False
@@ -62,6 +69,12 @@ class SchedulingPolicy(Stage[O], ABC):
     wakes_idle: ClassVar[bool] = False
     fills: Literal["skip", "stop"] | None = None
     rounds_fill: Literal["always", "with room"] | None = None
+
+    @property
+    def sees_over_limits(self) -> bool:
+        """Does it see waiting rows for which limits on GPUs have no room? See `at_limits`."""
+        only_ranks = type(self).allocate is SchedulingPolicy.allocate
+        return only_ranks or self.at_limits == "tries"
 
     @property
     def needs_scaling(self) -> bool:
@@ -81,6 +94,13 @@ class SchedulingPolicy(Stage[O], ABC):
     def half_life_s(self, cluster: Cluster) -> float:
         """Seconds after which usage counts half, where it weighs usage."""
         return cluster.rules.half_life_s
+
+    def order_at_limits(self, units: Units, ctx: RoundContext) -> Rows:
+        """Positions of waiting units in the order in which they get room under limits on GPUs.
+
+        Asked of policies that do not see all of them. By default the order of admission.
+        """
+        return np.arange(len(units))
 
     def rank(self, units: Units, ctx: RoundContext) -> Ranking:
         """Order the units, best first.
@@ -193,7 +213,7 @@ class FirstStage:
 
 
 class Staged(ABC):
-    """A scheduling policy with a stage that a replay can run first, as published simulators do.
+    """A scheduling policy with a stage that a replay can run first, as its simulator does.
 
     Attributes:
         stage: what it decides: all, or one of the two stages.

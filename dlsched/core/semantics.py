@@ -1,8 +1,9 @@
 """Named semantics: when things become visible, when they end, and what triggers a decision.
 
-One engine runs them all. A profile is a value, a few lines that name the paper it follows;
-what a published artifact does oddly lives here and never as an `if` in the engine. A profile may
-also carry option defaults for the parts it belongs to.
+One engine runs them all. A profile is a value, a few lines that name the paper it follows; what
+another simulator does oddly is a field of it and never an `if` in the engine. A profile may also
+carry option defaults for the parts it belongs to. Here are the two that a live cluster has; those
+of other simulators are in `simulate/published`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from dlsched.core.arrays import Floats
-from dlsched.core.errors import BadInput, not_known
+from dlsched.core.errors import BadInput
 
 Phase = Literal["cluster", "complete", "track", "arrive", "choose", "admit", "decide"]
 
@@ -36,7 +37,7 @@ class Semantics:
 
     Attributes:
         name: what `-o semantics=` calls it.
-        source: the paper or artifact it follows.
+        source: what it follows.
         grid: seconds between decisions; None decides at every change instead.
         spacing: without `grid`, the least seconds between two moments at which anything is seen or
             decided; what happens before is seen then (ElasticFlow). None: there is no such least.
@@ -59,8 +60,8 @@ class Semantics:
         arrivals: visible at once, or at the next grid tick.
         slot: with `grid`, arrivals become visible only at multiples of so many seconds after the
             origin (a multiple of the grid); None: at every tick.
-        ends: a unit ends when its work is done, or when the policy says that it is (a published
-            program that counts itself).
+        ends: a unit ends when its work is done, or when the policy says that it is (a program
+            that counts itself).
         finish: the recorded finish is exact, or the tick at which it is seen.
         release: GPUs come back at the exact finish, at the tick, or as `planned`: when the policy
             says, unless something is decided when the work is done already. The finish is then
@@ -77,6 +78,7 @@ class Semantics:
             as a preemption.
         option_defaults: defaults for options of whichever part has them, by option.
         part_defaults: parts to use where the user names none, by stage.
+        variants: parts that another class stands in for, by name, as "module:Class".
         rejoin: may a row suspended in a decision take its own GPUs back in the same decision?
     """
 
@@ -108,6 +110,7 @@ class Semantics:
     rejoin: bool = True
     option_defaults: Mapping[str, object] = field(default_factory=dict)
     part_defaults: Mapping[str, str] = field(default_factory=dict)
+    variants: Mapping[str, str] = field(default_factory=dict)
 
     def with_grid(self, grid: float) -> Semantics:
         """The same with another round length; a profile without rounds refuses.
@@ -176,254 +179,8 @@ class Semantics:
         return self.grid or self.spacing or 0.0
 
 
-PROFILES: dict[str, Semantics] = {}
-
-
-def _add(semantics: Semantics) -> Semantics:
-    PROFILES[semantics.name] = semantics
-    return semantics
-
-
-ROUNDS = _add(
-    Semantics(name="rounds", source="dlsched: grid decisions, exact finishes, fill between")
+ROUNDS = Semantics(name="rounds", source="dlsched: grid decisions, exact finishes, fill between")
+EVENTS = Semantics(
+    name="events", source="dlsched: decide at every change", grid=None, between="full"
 )
-EVENTS = _add(
-    Semantics(name="events", source="dlsched: decide at every change", grid=None, between="full")
-)
-BLOX = _add(
-    Semantics(
-        name="blox",
-        source="Blox, EuroSys 2024, and its artifact's round loop",
-        grid=300.0,
-        arrivals="grid",
-        finish="tick",
-        release="tick",
-        between="none",
-        moved_counts="preemption",
-        rejoin=False,
-        option_defaults={
-            "misfit": "tail-preempt",
-            "service": "time",
-            "guard_s": 3_600_000.0,
-            # its classes are lower first, 999 by default: here the numbers are negative
-            "guard_priority": -1.0,
-            "unset_priority": -999.0,
-            "ties": "submit",
-        },
-    )
-)
-TIRESIAS = _add(
-    Semantics(
-        name="tiresias",
-        source="Tiresias, NSDI 2019, and its artifact's simulator",
-        grid=None,
-        between="full",
-        option_defaults={"jump": "artifact", "index": "artifact"},
-        part_defaults={"placement": "count"},
-    )
-)
-GAVEL = _add(
-    Semantics(
-        name="gavel",
-        source="Gavel, OSDI 2020, and its artifact's simulator",
-        grid=360.0,
-        drift=True,
-        release="tick",
-        between="none",
-        option_defaults={
-            "mechanism": "published",
-            "resolve_s": 1920.0,
-            "settle": "published",
-        },
-        part_defaults={"placement": "first-free"},
-    )
-)
-SHOCKWAVE = _add(
-    Semantics(
-        name="shockwave",
-        source="Shockwave, NSDI 2023, and its artifact's simulator",
-        grid=120.0,
-        drift=True,
-        absence=20.0,
-        overrun=1.5,
-        fruitless=5,
-        release="tick",
-        between="none",
-        option_defaults={**GAVEL.option_defaults, "resolve_s": 1000.0, "alpha": 0.2},
-        part_defaults={"placement": "first-free"},
-    )
-)
-POLLUX = _add(
-    Semantics(
-        name="pollux",
-        source="Pollux, OSDI 2021, and its artifact's simulator",
-        grid=60.0,
-        origin=60.0,
-        arrivals="grid",
-        release="tick",
-        between="none",
-        restart_overhead=30.0,
-        option_defaults={
-            "limits": (57600.0,),
-            "clock": "held",
-            "equals": "arrival",
-        },
-        part_defaults={"placement": "roomiest"},
-    )
-)
-CHRONUS = _add(
-    Semantics(
-        name="chronus",
-        source="Chronus, SoCC 2021, and its artifact's simulator",
-        arrivals="grid",
-        slot=300.0,
-        release="tick",
-        between="none",
-        restart_overhead=30.0,
-        owes_restarts=True,
-        option_defaults={"clock": "slots"},
-        moved_counts="preemption",
-        rejoin=False,
-        part_defaults={"placement": "count", "launch": "by-size"},
-    )
-)
-ELASTICFLOW = _add(
-    Semantics(
-        name="elasticflow",
-        source="ElasticFlow, ASPLOS 2023, and its artifact's simulator",
-        grid=None,
-        spacing=60.0,
-        finish="tick",
-        release="planned",
-        between="full",
-        rejoin=False,
-        option_defaults={
-            "marginal": "artifact",
-            "arrivals": "together",
-            "margin": 1.0,
-            "layout": "anew",
-            "trainers": "published",
-        },
-        part_defaults={"placement": "buddy"},
-    )
-)
-ELASTICFLOW_EDF = _add(
-    replace(
-        ELASTICFLOW,
-        name="elasticflow-edf",
-        option_defaults={
-            **ELASTICFLOW.option_defaults,
-            "shares": "greedy",
-            "arrivals": "strict",
-        },
-    )
-)
-LUCID = _add(
-    Semantics(
-        name="lucid",
-        source="Lucid, ASPLOS 2023, and its artifact's simulator",
-        grid=1.0,
-        step=1.0,
-        arrivals="grid",
-        between="none",
-        moved_counts="preemption",
-        rejoin=False,
-        partners_left="first-restored",
-        harmless=("NeuMF", "ResNet50", "BERT", "Transformer"),
-        option_defaults={
-            "rebuild": "counted",
-            "ties": "lists",
-            "restore_partner": "artifact",
-            "artifact_compat": True,
-            "memory_gib": 24.0,
-        },
-        part_defaults={"placement": "whole-nodes", "preemption": "redo"},
-    )
-)
-LUCID_TIRESIAS = _add(
-    replace(
-        LUCID,
-        name="lucid-tiresias",
-        grid=60.0,
-        arrivals="instant",
-        # more than 18,000 GPU-seconds; they are whole numbers here
-        option_defaults={
-            "rebuild": "counted",
-            "limits": (18_001.0,),
-            "clock": "held",
-            "equals": "submit",
-        },
-    )
-)
-LUCID_QUEUE = _add(
-    replace(LUCID, name="lucid-queue", step=None, option_defaults={"newest": "by-size"})
-)
-GANDIVA = _add(
-    Semantics(
-        name="gandiva",
-        source="Gandiva, OSDI 2018, as Tiresias' simulator reduces it",
-        grid=None,
-        between="full",
-        ends="policy",
-        option_defaults={"reduced": True},
-    )
-)
-MURI = _add(
-    Semantics(
-        name="muri",
-        source="Muri, SIGCOMM 2022, and its artifact's simulator",
-        grid=None,
-        between="full",
-        overhead="every-change",
-        restart_overhead=10.0,
-        option_defaults={
-            "ties": "published",
-            "rebuild": "full",
-            "clock": "held",
-            "jump": "whole",
-        },
-        part_defaults={"placement": "yarn"},
-    )
-)
-SIA = _add(
-    replace(
-        POLLUX,
-        name="sia",
-        source="Sia, SOSP 2023, and its artifact's simulator",
-        shape_moves="free",
-        option_defaults={
-            "rounding": "artifact",
-            "placing": "fast",
-            "mechanism": "plain",
-            "settle": "centre",
-        },
-        part_defaults={"launch": "profiled"},
-    )
-)
-SYNERGY = _add(
-    Semantics(
-        name="synergy",
-        source="Synergy, OSDI 2022, and its artifact's simulator",
-        grid=300.0,
-        whole_steps=True,
-        arrivals="grid",
-        finish="tick",
-        release="tick",
-        between="none",
-        option_defaults={"rebuild": "full", "peers": "in-turn"},
-        part_defaults={"placement": "first-free"},
-    )
-)
-SYNERGY_STATIC = _add(replace(SYNERGY, name="synergy-static", origin=1.0))
-
-
-def profile(name: str) -> Semantics:
-    """The profile of that name.
-
-    Raises:
-        BadInput: there is none; the message lists those there are.
-    """
-    try:
-        return PROFILES[name]
-    except KeyError:
-        raise not_known("semantics", name, sorted(PROFILES)) from None
+CLOCKS: Mapping[str, Semantics] = {"rounds": ROUNDS, "events": EVENTS}  # that a live cluster has

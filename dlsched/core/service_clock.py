@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from operator import add
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -40,6 +41,64 @@ class ClockColumns(Protocol):
     restart_s: Floats
     largest_scale: Ints
     owner: Ints
+
+
+class Account(NamedTuple):
+    """What a unit has received, and since when: its values in `UnitTable`'s columns of these names.
+
+    A live cluster writes it down and reads it back as it is, so that a clock goes on after a
+    restart as if there had been none.
+    """
+
+    since: float
+    progress_from: float
+    first_start: float
+    held_s: float
+    executed: float
+    saved: float
+    attained: float
+    lost_s: float
+    overhead_s: float
+    restart_s: float
+    gpus_now: int
+    largest_scale: int
+    starts: int
+    preemptions: int
+    migrations: int
+    resizes: int
+
+
+_UNKNOWN = math.nan
+NEW = Account(
+    math.nan, math.nan, math.nan, *(0.0,) * 7, *(0,) * 6
+)  # of a unit that has received nothing
+
+
+class Received(NamedTuple):
+    """What a unit received in one stint, or all those of one run: the only count there is of it.
+
+    Attributes:
+        held_s: seconds on GPUs.
+        worked_s: seconds at work.
+        lost_s: seconds of work that have to be done again.
+        overhead_s: seconds on GPUs without progress.
+        restart_s: those of them that starts cost.
+        attained: GPU-seconds.
+    """
+
+    held_s: float = 0.0
+    worked_s: float = 0.0
+    lost_s: float = 0.0
+    overhead_s: float = 0.0
+    restart_s: float = 0.0
+    attained: float = 0.0
+
+    def plus(self, more: Received) -> Received:
+        """Both together."""
+        return Received(*map(add, self, more))
+
+
+NOTHING = Received()
 
 
 class Stint(NamedTuple):
@@ -106,15 +165,20 @@ class ServiceClock:
             part = part_of(clock.gpu_share.item(row))
             self.usage.change(clock.owner.item(row), gpus * part, now)
 
-    def leave(self, row: int, now: float, stint: Stint) -> None:
-        """A unit leaves its GPUs: it is suspended, preempted, resized, or has ended."""
+    def leave(self, row: int, now: float, stint: Stint) -> Received:
+        """A unit leaves its GPUs: it is suspended, preempted, resized, or has ended.
+
+        Returns:
+            what it has received since it has them.
+        """
         clock = self.columns
         since = clock.since.item(row)
         held = now - since
         worked, entered, work, ready = stint
         clock.held_s[row] += held
-        if ready > since:
-            clock.restart_s[row] += min(held, ready - since)
+        started = min(held, ready - since) if ready > since else 0.0
+        if started:
+            clock.restart_s[row] += started
         gpus = clock.gpus_now.item(row) * part_of(clock.gpu_share.item(row))
         clock.attained[row] += held * gpus
         if self.usage is not None:
@@ -125,21 +189,24 @@ class ServiceClock:
         clock.executed[row] += work
         clock.since[row] = now
         clock.gpus_now[row] = 0
+        return Received(held, worked, 0.0, overhead, started, held * gpus)
 
     def checkpoint(self, row: int, work: float) -> None:
         """So much of a unit's work is saved."""
         clock = self.columns
         clock.saved[row] = work
 
-    def restarted(self, row: int, seconds: float) -> None:
+    def restarted(self, row: int, seconds: float) -> Received:
         """A unit on GPUs reports how long its start took; a second report changes nothing."""
         clock = self.columns
         since = clock.since.item(row)
         if clock.progress_from.item(row) == since:
             clock.progress_from[row] = since + seconds
             clock.restart_s[row] += seconds
+            return Received(restart_s=seconds)
+        return NOTHING
 
-    def fall_back(self, row: int, rate: float = 1.0) -> None:
+    def fall_back(self, row: int, rate: float = 1.0) -> Received:
         """A unit that holds no GPUs loses what it did, at `rate` a second, since its checkpoint."""
         clock = self.columns
         saved = clock.saved.item(row)
@@ -147,6 +214,8 @@ class ServiceClock:
         if lost > 0:
             clock.lost_s[row] += lost / rate
             clock.executed[row] = saved
+            return Received(lost_s=lost / rate)
+        return NOTHING
 
     def begin_all(self, rows: Rows, now: float | Floats, gpus: Ints, ready: Floats) -> None:
         """As `begin`, for many units at once.

@@ -1,8 +1,8 @@
 """The stages of a round, as interfaces: what a part of each kind must do.
 
-A part is found by name, made with its options, and keeps whatever state it needs in
-`state_dict`/`load_state_dict`, so that a daemon that was killed decides on as if nothing had
-happened. Changing one part is writing one file; the round knows none of them by name.
+A part is found by name, made with its options, and declares what it remembers (`memory.py`), so
+that a daemon that was killed decides on as if nothing had happened. Changing one part is writing
+one file; the round knows none of them by name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import (
     ClassVar,
     Generic,
     NamedTuple,
-    Protocol,
     TypeVar,
     get_args,
     get_origin,
@@ -25,6 +24,7 @@ import numpy as np
 
 from dlsched.core.allocation import Refused
 from dlsched.core.errors import PolicyFailed
+from dlsched.core.memory import Remembering
 from dlsched.core.options import NoOptions
 
 if TYPE_CHECKING:
@@ -42,38 +42,20 @@ if TYPE_CHECKING:
 O = TypeVar("O")  # noqa: E741 - the options' type, as in "Stage[O]"
 
 
-class Memory(Protocol):
-    """Something that a part keeps by row between decisions; see `Stage` for the three methods."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Its content, as plain values and arrays."""
-        ...
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`, which may hold more."""
-        ...
-
-    def renumber(self, old: Rows) -> None:
-        """Follow a table that was packed."""
-        ...
-
-
-class Stage(Generic[O]):
-    """A part of a round with a name and options.
+class Stage(Remembering, Generic[O]):
+    """A part of a round with a name, options and memory.
 
     Attributes:
         name: what users type.
         summary: one line for `dlsched policy list`.
         Options: the dataclass of its options; that of the class's brackets unless it is set.
         needs: columns that must be known for every unit, checked before the run.
-        memories: what it keeps between decisions, if the next three methods are to care for it.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str] = ""
     Options: ClassVar[type[Any]] = NoOptions
     needs: ClassVar[frozenset[str]] = frozenset()
-    memories: tuple[Memory, ...] = ()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -84,26 +66,6 @@ class Stage(Generic[O]):
 
     def __init__(self, options: O) -> None:
         self.options: O = options
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that decides future answers, as plain values and arrays."""
-        return {key: kept for each in self.memories for key, kept in each.state_dict().items()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`."""
-        for each in self.memories:
-            each.load_state_dict(state)
-
-    def renumber(self, old: Rows, finished_gone: int) -> None:
-        """The table was packed: carry over what is kept by row.
-
-        A world that goes on for ever drops ended rows from its table now and then, between two
-        decisions. A part whose state speaks of rows must follow. `old` has the old number of each
-        new row, -1 for none; `finished_gone` of the oldest rows of `ctx.finished` are no longer in
-        it.
-        """
-        for each in self.memories:
-            each.renumber(old)
 
 
 class AdmissionPolicy(Stage[O], ABC):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,9 @@ FUTURE, HELD_BACK = int(Status.FUTURE), int(Status.HELD_BACK)
 COMPLETED = int(Status.COMPLETED)
 
 
+Kinds = dict[str, tuple[type[np.generic], float | int]]  # of columns, by name
+
+
 class _Column(NamedTuple):
     dtype: type[np.generic]
     unknown: float
@@ -76,6 +79,8 @@ class UnitTable(AskedColumns):
     that give out parts. `usage` is what the owners of units have used; None where no part asks for
     it.
     """
+
+    kinds: ClassVar[Kinds]  # the type of each column, and its value for "unknown"
 
     # what the user asked for
     submit_time: Floats = _column(np.float64, np.nan, "Seconds of the submit.")
@@ -117,7 +122,7 @@ class UnitTable(AskedColumns):
     gpu_memory_gb: Floats = _column(np.float64, np.nan, "GB given for each GPU; NaN: as asked.")
 
     def __init__(self, count: int) -> None:
-        for name, (dtype, unknown) in UNIT_COLUMNS.items():
+        for name, (dtype, unknown) in self.kinds.items():
             setattr(self, name, np.full(count, unknown, dtype))
         self.count = count
         self.extra: dict[str, NDArray[Any]] = {}
@@ -145,14 +150,14 @@ class UnitTable(AskedColumns):
     def __len__(self) -> int:
         return self.count
 
-    def copy(self) -> UnitTable:
+    def copy(self) -> Self:
         """A table of its own with the same rows."""
         return self.take(np.arange(self.count))
 
-    def take(self, rows: Rows) -> UnitTable:
+    def take(self, rows: Rows) -> Self:
         """A new table of copies of some rows, renumbered from 0."""
-        table = object.__new__(UnitTable)
-        for name in UNIT_COLUMNS:
+        table = object.__new__(type(self))
+        for name in self.kinds:
             setattr(table, name, getattr(self, name)[rows])
         table.count = len(rows)
         table.extra = {name: column[rows] for name, column in self.extra.items()}
@@ -167,7 +172,7 @@ class UnitTable(AskedColumns):
         table.array_limits = {
             renumbered[r]: limit for r, limit in self.array_limits.items() if r in renumbered
         }
-        table.gpu_limits = self.gpu_limits.take(renumbered)
+        table.gpu_limits = self.gpu_limits.take(rows)
         table.shapes = {renumbered[r]: s for r, s in self.shapes.items() if r in renumbered}
         table.gpus_by_type = {
             renumbered[r]: wanted for r, wanted in self.gpus_by_type.items() if r in renumbered
@@ -234,13 +239,14 @@ class UnitTable(AskedColumns):
 
 
 _OWN = {name: each for name, each in vars(UnitTable).items() if isinstance(each, _Column)}
-UNIT_COLUMNS: dict[str, tuple[type[np.generic], float | int]] = {
+UNIT_COLUMNS: Kinds = {
     **{name: (each.dtype, each.unknown) for name, each in _OWN.items()},
     **{
         name: (np.int64 if column.is_whole else np.float64, column.unknown)
         for name, (_, column) in COLUMNS.items()
     },
 }
+UnitTable.kinds = UNIT_COLUMNS
 
 
 def _stored(name: str, doc: str) -> Any:

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from dlsched.core.cluster.description import ANY_TYPE
 from dlsched.core.cluster.features import features_of
 from dlsched.core.cluster.gpus_by_type import ByType
-from dlsched.core.cluster.host_lists import fold
 from dlsched.core.errors import BadInput, not_known
 from dlsched.daemon.live.nodes import LiveNodes, natural
 from dlsched.daemon.nodes.agents import Agents
-from dlsched.daemon.nodes.node_facts import GB, facts_that_count, features_in_force
+from dlsched.daemon.nodes.node_facts import facts_that_count, features_in_force
 from dlsched.daemon.settings import Settings
+from dlsched.host_lists import fold
+from dlsched.nodes.fields import REPORTED
 from dlsched.protocol.ledger import Ledger
 
 
@@ -26,12 +27,15 @@ class Host:
     gpus: int
     gpu_type: str = ""
     gpu_types: Mapping[str, int] = field(default_factory=dict)  # how many of each of several
-    cpus: int | None = None
-    memory_bytes: int | None = None
-    tmp_bytes: int | None = None
+    has: Mapping[str, int] = field(default_factory=dict)  # by fact, counted as agents report it
     partitions: tuple[str, ...] = ()
     features: frozenset[str] = frozenset()  # in small letters, the GPU type among them
     spare: bool = False  # only for jobs that have lost a node or a GPU
+
+    @property
+    def cpus(self) -> int | None:
+        """Its processors; None: not known."""
+        return self.has.get("cpus")
 
     def may_be_of(self, types: Collection[str]) -> bool:
         """Whether its GPUs have one of these types, in small letters, or theirs is not known."""
@@ -109,6 +113,15 @@ class Capacity:
         return frozenset().union(*(host.features for host in self.hosts.values()))
 
 
+def _counted(facts: Mapping[str, object]) -> dict[str, int]:
+    """What a node has, counted as agents report it: bytes, processors."""
+    return {
+        name: int(value * row.per)
+        for name, row in REPORTED.items()
+        if isinstance(value := facts.get(name), int | float)
+    }
+
+
 def capacity_of(settings: Settings, ledger: Ledger, nodes: LiveNodes, agents: Agents) -> Capacity:
     """The capacity of a cluster.
 
@@ -126,13 +139,11 @@ def capacity_of(settings: Settings, ledger: Ledger, nodes: LiveNodes, agents: Ag
     hosts: dict[str, Host] = {}
     sections = settings.configured_nodes()
     for name, section in sections.items():
-        memory = section.memory_gb
         hosts[name] = Host(
             name=name,
             gpus=section.gpus,
             gpu_type=section.gpu_type,
-            cpus=section.cpus,
-            memory_bytes=None if memory is None else int(memory * 1e9),
+            has=_counted(facts_that_count(section, None)),
             partitions=partitions_of(name),
             features=features_of(section.features, section.gpu_type),
             spare=section.spare,
@@ -144,15 +155,12 @@ def capacity_of(settings: Settings, ledger: Ledger, nodes: LiveNodes, agents: Ag
         described = agents.described.get(name)
         facts = facts_that_count(sections.get(name), described)
         types = () if live is None or gpu_type else live.types_of(registered.gpus)
-        cpus, memory_gb, tmp_gb = (facts.get(each) for each in ("cpus", "memory_gb", "tmp_gb"))
         hosts[name] = Host(
             name=name,
             gpus=len(registered.gpus),
             gpu_type=gpu_type,
             gpu_types=Counter(types),
-            cpus=int(cpus) if isinstance(cpus, int | float) else None,
-            memory_bytes=int(memory_gb * GB) if isinstance(memory_gb, int | float) else None,
-            tmp_bytes=int(tmp_gb * GB) if isinstance(tmp_gb, int | float) else None,
+            has=_counted(facts),
             partitions=partitions_of(name),
             features=features_of(features.get(name, ()), gpu_type),
             spare=name in sections and sections[name].spare,

@@ -10,14 +10,16 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from google.protobuf.json_format import ParseDict
 
 from dlsched.core.cluster.reservations import Reservation
+from dlsched.core.sums import ordered_sum
 from dlsched.daemon.capacity import Capacity, capacity_of
 from dlsched.daemon.checkpoints import Checkpoints
 from dlsched.daemon.contents import JobContents
+from dlsched.daemon.failed_starts import FailedStarts
 from dlsched.daemon.fencing import Fencing
 from dlsched.daemon.gpu_faults import GpuFaults
 from dlsched.daemon.interactive import InteractiveJobs
@@ -37,10 +39,17 @@ from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.round.round_state import RoundState
 from dlsched.daemon.settings import Settings
 from dlsched.daemon.short_tasks.exchange import TaskLists
-from dlsched.daemon.site_rules.partition_access import PartitionAccess
-from dlsched.daemon.tenants import Tenants, configured
+from dlsched.daemon.site_rules.partition_access import AccessLists, PartitionAccess
+from dlsched.daemon.tenants import Tenants
 from dlsched.daemon.writer import TermBegun
-from dlsched.db.records import Drained, Event, TenantRemoved, TenantsConfigured, TenantSet
+from dlsched.db.records import (
+    ClockMoved,
+    Drained,
+    Event,
+    TenantRemoved,
+    TenantsConfigured,
+    TenantSet,
+)
 from dlsched.db.speeds import SpeedsForgotten, SpeedsSet
 from dlsched.protocol import messages as m
 from dlsched.protocol import rules
@@ -76,6 +85,7 @@ class Cluster(LedgerFollower):
         unhealthy: GPUs of each node that report errors.
         fencing: the site's command that switches nodes off.
         gpu_faults: of GPUs that run jobs.
+        failed_starts: of the last minutes.
         groups: of Unix, of users with jobs in partitions that are for groups.
         access_changed: set when such groups may have to be looked up anew.
         leaving: ended jobs that are about to leave the database.
@@ -103,18 +113,23 @@ class Cluster(LedgerFollower):
         self.drained: dict[m.NodeName, Drained] = {}
         self.unhealthy: dict[m.NodeName, frozenset[m.GpuId]] = {}
         self.gpu_faults = GpuFaults(driver, lambda: self.settings.faults)
+        self.failed_starts = FailedStarts(
+            driver,
+            lambda: self.settings.faults,
+            lambda: self.live,
+            lambda: self.drained,
+        )
         self.fencing = Fencing(driver, lambda: self.settings.fencing)
         self.leaving: set[m.JobId] = set()
         self.interactive = InteractiveJobs(driver)
         self._anchor = wall() - boottime()
         self._capacity: tuple[object, Capacity] | None = None
-        driver.store.half_life_s = settings.fair_share.half_life_s
         driver.follow(self)
         driver.may_stay = self._may_stay
 
     @property
     def now(self) -> float:
-        """The policy's clock: the wall clock when this process began, and it never jumps."""
+        """The policy's clock: the wall clock when this term began, and it never jumps."""
         return self._anchor + boottime()
 
     def _may_stay(self, job: m.JobId) -> bool:
@@ -125,6 +140,7 @@ class Cluster(LedgerFollower):
     def term_began(self, term: TermBegun) -> None:
         """Begin anew from what the database has."""
         loaded = term.loaded
+        self._anchor = wall() - boottime()
         self.speeds.load(loaded.speeds)
         self.trainings.load(loaded.trainings)
         self.curves.load(loaded.curves)
@@ -133,10 +149,11 @@ class Cluster(LedgerFollower):
         self.live = self.live.successor(loaded, self.now, term.ended)
         self.round_state = RoundState.of_loaded(self.live, self.round_state.settings, loaded)
         if self.tenants.load(loaded.tenants, self.settings):
-            self.driver.note(TenantsConfigured(tenants=configured(self.settings), at=wall()))
+            self.driver.note(TenantsConfigured(tenants=self.settings.tenants(), at=wall()))
         self._apply_tenants()
         self.access_changed.set()
         self.drained = dict(loaded.drained)
+        self.failed_starts.term_began()
         changes = self.drains_of(self.settings, loaded.ledger.nodes, "daemon")
         if changes:
             self.driver.note(*changes)
@@ -154,12 +171,25 @@ class Cluster(LedgerFollower):
         if again:
             self.live.revive({job: (rows[job], facts_of(job)) for job in again}, self.now)
         self.live.apply(changes, self.driver.reserved, self.now)
+        self.live.clock_was_set(ordered_sum(row.by_s for row in changes.of(ClockMoved)))
         for registered in changes.of(RegisterNode):
             self._describe_as_configured(registered.node)
         for over in changes.of(MemberOver):
-            if over.exit is not None and over.exit.hook:
-                why = f"{over.exit.hook} (job {over.exit.key.job})"
-                asyncio.get_running_loop().call_soon(self.drain, over.node, why)
+            if over.exit is not None:
+                self._note_end(over.exit)
+
+    def rows_to_store(self) -> Sequence[object]:
+        """What jobs and owners have received by what is stored now."""
+        return self.live.rows_to_store()
+
+    def _note_end(self, end: m.ExitRecord) -> None:
+        """Follow the end of a run that could not start, lost its keeper, or whose epilog failed."""
+        soon = asyncio.get_running_loop().call_soon
+        keeper_lost = end.reason is m.ExitReason.KEEPER_LOST
+        if end.start_fault is not None or end.hook.startswith("prolog") or keeper_lost:
+            soon(self.failed_starts.note, end, self.now)
+        elif end.hook:
+            soon(self.drain, end.node, f"{end.hook} (job {end.key.job})")
 
     def drain(self, node: m.NodeName, why: str) -> None:
         """Drain a node for a reason that it reports, unless it is drained; an operator resumes."""
@@ -186,8 +216,7 @@ class Cluster(LedgerFollower):
     def configure(self, settings: Settings, rounds: RoundSettings) -> None:
         """Take over another configuration, and other settings of rounds."""
         self.settings = settings
-        self.driver.store.half_life_s = settings.fair_share.half_life_s
-        self.tenants.take(TenantsConfigured(tenants=configured(settings), at=wall()))
+        self.tenants.take(TenantsConfigured(tenants=settings.tenants(), at=wall()))
         self.round_state.configure(rounds)
         self.live.set_rules(self._rules())
         self._apply_tenants()
@@ -216,10 +245,11 @@ class Cluster(LedgerFollower):
         return found
 
     def _rules(self) -> ClusterRules:
-        partitions = self.settings.partitions
+        rules = self.settings.partition_rules()
+        lists = {name: AccessLists.of(each) for name, each in rules.items()}
         return ClusterRules(
             partitions=self.settings.partition_nodes(),
-            longest_s={p.name: p.max_time_s for p in partitions if p.max_time_s is not None},
+            longest_s={name: p.max_time_s for name, p in rules.items() if p.max_time_s is not None},
             vcs=self.tenants.in_force(),
             site=self.tenants.site_rules(self.settings),
             features=features_in_force(self.settings, self.agents),
@@ -229,7 +259,7 @@ class Cluster(LedgerFollower):
                 name for name, node in self.settings.configured_nodes().items() if node.spare
             ),
             access=PartitionAccess(
-                lists={each.name: each.access for each in partitions if each.is_restricted},
+                lists={name: each for name, each in lists.items() if each is not None},
                 operators=frozenset(self.settings.trust.operators),
                 operator_uids=frozenset({0, os.geteuid()}),
                 groups=dict(self.groups),
@@ -287,6 +317,7 @@ class Cluster(LedgerFollower):
 
     def note_silence(self) -> None:
         """Note which nodes are late: they get no new runs."""
+        self.failed_starts.tick(self.now)
         now = boottime()
         for name in self.driver.committed.nodes:
             self.live.observe_node(name, late=self.is_late(name, now))
@@ -346,6 +377,16 @@ class Cluster(LedgerFollower):
         node, now = self.driver.committed.nodes[name], boottime()
         up = node.status is NodeStatus.UP and name not in self.drained
         return up and self.is_late(name, now) and not self.is_awaited(name, now)
+
+    def is_mostly_away(self) -> bool:
+        """Whether more than half of the nodes are drained, down or late."""
+        nodes = self.driver.committed.nodes
+        away = [
+            name
+            for name, row in nodes.items()
+            if name in self.drained or row.status is not NodeStatus.UP or self.is_overdue(name)
+        ]
+        return 2 * len(away) > len(nodes)
 
     def node_state(self, name: m.NodeName, busy: int | None = None) -> str:
         """A node's state, as listings call it; `busy` are its busy GPUs, if they are known."""

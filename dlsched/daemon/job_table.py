@@ -9,33 +9,37 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from dlsched.core.service_clock import RunClock
+from dlsched.core.service_clock import NOTHING, RunClock
 from dlsched.db.checkpoints import CheckpointsMarked
 from dlsched.db.reading.loading import JobFacts
+from dlsched.db.reading.queries import RunUsage
 from dlsched.db.records import (
     CheckpointCommitted,
+    ClockMoved,
     Event,
     FieldsChanged,
     HoldChanged,
     JobBody,
     JobSpec,
-    Progress,
 )
-from dlsched.db.rows import ended_at, executed_s, gpu_s, growth_of
+from dlsched.db.rows import ended_at, growth_of
+from dlsched.db.served import JobServed, RunServed
 from dlsched.protocol.ledger import (
     OF_SUBMISSIONS,
     Changes,
     Job,
     Ledger,
     Run,
-    has_handed_over,
     job_changed,
 )
 from dlsched.protocol.ledger import writes as change
 from dlsched.protocol.messages import JobId, RunId, StepRecord
 
 _OF_BODY = {each.name for each in fields(JobBody)}
-_FOLLOWED = (Progress, HoldChanged, FieldsChanged, CheckpointCommitted, CheckpointsMarked)
+_FOLLOWED = (
+    *(HoldChanged, FieldsChanged, CheckpointCommitted, CheckpointsMarked, ClockMoved),
+    *(JobServed, RunServed),
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,21 +47,32 @@ class Facts(JobFacts):
     """One job's history in numbers, with what only this process knows of its present run."""
 
     clock: RunClock = field(default_factory=RunClock)  # of the present run, in boottime
-    last_run_s: float = 0.0  # of the last run that is over
-    handed_s: float = 0.0  # that runs which have handed over did after their last checkpoint
     step: int | None = None
     calls: tuple[RunId, tuple[StepRecord, ...]] | None = None  # of `srun`, in a run
 
-    def executed_now(self, now: float) -> float:
-        """Executed seconds of all runs up to now."""
-        return self.executed_s + self.clock.seconds(now)
+    def executed_now(self, at: float) -> float:
+        """Seconds on GPUs up to now, by the wall clock."""
+        return self.executed_s + self.held_since(at)
 
-    def restarted(self, seconds: float) -> None:
-        """Note the seconds from the present run's start to its first step."""
-        total = (self.restart_s or 0.0) * self.restarts - self.run_restart_s
-        self.restarts += not self.run_restart_s  # a run may report its start again
-        self.run_restart_s = seconds
-        self.restart_s = (total + seconds) / self.restarts
+    def held_since(self, at: float) -> float:
+        """Seconds on GPUs up to now that its account does not have yet."""
+        return 0.0 if self.served is None else self.served.held_since(at)
+
+    def move_times(self, clock: ClockMoved, submitted_at: float) -> None:
+        """Move the times of a job that has not ended with the clock, which was set.
+
+        Args:
+            clock: by how far, and what is of the clock as it is now.
+            submitted_at: by the job's spec, without earlier moves.
+        """
+        if self.ended_at is None:
+            self.moved_s = clock.moved(submitted_at + self.moved_s) - submitted_at
+            if self.first_started_at is not None:
+                self.first_started_at = clock.moved(self.first_started_at)
+            if self.started_at is not None:
+                self.started_at = clock.moved(self.started_at)
+            if self.served is not None:
+                self.served = self.served.moved(clock.by_s)
 
 
 def _facts_of(known: JobFacts) -> Facts:
@@ -88,6 +103,8 @@ class JobTable:
         for job, row in ledger.jobs.items():
             self._note_element(row)
             mine = self.facts[job] = _facts_of(known.get(job, JobFacts(job=job)))
+            if mine.served is not None and (ahead := mine.served.account.since - at) > 0:
+                mine.served = mine.served.moved(-ahead)  # the clock was set back meanwhile
             run = ledger.live_run(job)
             if run is not None and run.released and not run.suspended:
                 since = mine.started_at if mine.started_at is not None else at
@@ -107,6 +124,23 @@ class JobTable:
                 del self._elements[first][job]
                 if not self._elements[first]:
                     del self._elements[first]
+
+    def live_usage(self, ledger: Ledger, row: Job, at: float) -> RunUsage | None:
+        """The GPU time of a job's live run up to now; None: it has none."""
+        run, facts = ledger.live_run(row.job), self.facts.get(row.job)
+        if run is None or facts is None or facts.started_at is None or not run.released:
+            return None
+        latest, received = facts.received or (None, NOTHING)
+        before = received.attained if latest == run.key.run_id else 0.0
+        return RunUsage(
+            run_id=run.key.run_id,
+            user=row.request.user,
+            account=self.field(row, "account") or "",
+            vc=self.field(row, "vc") or "",
+            began_at=facts.started_at,
+            ended_at=at,
+            gpu_s=before + facts.held_since(at) * ledger.gpus_of(run),
+        )
 
     def elements(self, first: JobId) -> list[JobId]:
         """The elements in memory of the array whose first id this is, in order; else none."""
@@ -186,12 +220,18 @@ class JobTable:
 
     def _attached(self, row: object, ledger: Ledger, changed: set[JobId]) -> None:
         match row:
-            case Progress(run_id=run_id, restart_s=seconds) if seconds is not None:
+            case ClockMoved():
+                for job, each in ledger.jobs.items():
+                    self.of(job).move_times(row, self.spec(each).submitted_at)
+                return
+            case JobServed(job=job):
+                self.of(job).served = row
+            case RunServed(run_id=run_id, received=received):
                 run = ledger.runs.get(run_id)
-                if run is None or ledger.live_run(run.key.job) is not run:
+                if run is None:
                     return
                 job = run.key.job
-                self.of(job).restarted(seconds)
+                self.of(job).received = run_id, received
             case HoldChanged(job=job, held=held):
                 self.of(job).held = held
             case FieldsChanged(job=job, fields=updated):
@@ -217,30 +257,12 @@ class JobTable:
             if old is not run:
                 self._follow_run(facts, row, old, run, now, at)
                 ends = run.is_over and run.follows is None
-                if ends and not (old is not None and old.is_over):
-                    self._lose(facts, run, is_last=row.status.is_terminal and after.is_newest(run))
-                    if old is not None and old.released:
-                        ended = ended_at(run, at)
+                if ends and old is not None and old.released and not old.is_over:
+                    ended = ended_at(run, at)
         if not row.status.is_terminal:
             facts.ended_at = None
         elif facts.ended_at is None:
             facts.ended_at = max(ended, facts.started_at or ended)
-
-    def _lose(self, facts: Facts, run: Run, *, is_last: bool) -> None:
-        """Count as lost what a run did after its checkpoint, unless the job ended with the run.
-
-        What a run did that has handed over is lost only with the run that has its state.
-        """
-        lost = 0.0
-        if not is_last:
-            saved = facts.checkpoint
-            kept = saved.executed_s if saved and saved.run_id == run.key.run_id else 0.0
-            lost = max(facts.last_run_s - kept, 0.0) + (0.0 if kept else facts.handed_s)
-            facts.handed_s = lost if has_handed_over(run) else 0.0
-            lost -= facts.handed_s
-        facts.lost_s += lost
-        facts.starting_s += min(facts.run_restart_s, max(facts.last_run_s - lost, 0.0))
-        facts.run_restart_s = 0.0
 
     def _follow_run(
         self, facts: Facts, row: Job, old: Run | None, run: Run, now: float, at: float
@@ -257,13 +279,7 @@ class JobTable:
             clock.suspend(now)
         elif was and not run.suspended and not run.is_over:
             clock.resume(now)
-        if run.follows is not None:
-            facts.gpu_s += more.gpu_s
-            return
-        if run.is_over and not (old is not None and old.is_over):
-            facts.last_run_s = executed_s(run) or clock.seconds(now)
-            facts.executed_s += facts.last_run_s
-            facts.gpu_s += gpu_s(run, row)
+        if run.is_over and run.follows is None and not (old is not None and old.is_over):
             clock.end()
         facts.migrations += more.migrations
         facts.resizes += more.resizes

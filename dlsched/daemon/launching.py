@@ -23,7 +23,7 @@ from dlsched.db.records import JobSpec
 
 _OF_NODES = re.compile(r"%\d{0,2}(.)")  # in an expanded pattern
 _NODE_RANK = re.compile(r"%([%n])")  # in an expanded pattern, where %% is a percent sign
-_PATTERN = re.compile(r"%(\d{0,2})([%jAaxus])")
+_PATTERN = re.compile(r"%(\d{0,2})([%jJAabxus])")
 DEFAULT_OUTPUT = "dlsched-%j.out"
 DEFAULT_ARRAY_OUTPUT = "dlsched-%A_%a.out"
 
@@ -36,8 +36,10 @@ def expand_pattern(pattern: str, job: int, spec: JobSpec) -> str:
         pattern = filled(pattern, inert)
     values: dict[str, str | int] = {
         "j": job,
+        "J": job,
         "A": job - spec.index if spec.array is not None else job,
         "a": spec.task if spec.task is not None else 0,
+        "b": (spec.task or 0) % 10,
         "x": name,
         "u": spec.user,
         "s": "batch",  # as Slurm calls the script's own step

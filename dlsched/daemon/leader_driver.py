@@ -9,31 +9,38 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from dlsched.core.errors import DlschedError, Unavailable
+from dlsched.daemon.alarms import RecentAlarms
+from dlsched.daemon.fair_readers import FairReaders
 from dlsched.daemon.job_table import JobTable
 from dlsched.daemon.nodes.agents import Agents
 from dlsched.daemon.rpc_errors import Conflict, NotFound, NotPossible, NotTaken
 from dlsched.daemon.writer import StoreAnswer, StoreFailed, TermBegun, Writer, Written
-from dlsched.db.records import RoundDone
+from dlsched.db.records import ClockMoved, Event, RoundDone
 from dlsched.db.store import Store
 from dlsched.protocol import leader
 from dlsched.protocol.leader import Role
-from dlsched.protocol.ledger import Changes, Job, Ledger, Run, Write
+from dlsched.protocol.ledger import Attach, Changes, Job, Ledger, Run, Write
 from dlsched.protocol.messages import JobId, NodeName, Reply, RunId, Sync
 from dlsched.protocol.timing import Timing
+from dlsched.rpc.identity import current_caller
 from dlsched.system.clock import boottime, wall
 from dlsched.system.fault_points import fault_point
 
 log = logging.getLogger("dlsched.daemon")
 T = TypeVar("T")
 _SyncKey = tuple[NodeName, int, int]  # a node, the incarnation of its agent, and a number
+TRANSACTION_S = 1.0  # in which more may come into the one in which a set clock is noted
+CLOCK_SET_S = 5.0  # the wall clock was set if it differs by more at once; less is drift
+SILENT_S = 5.0  # a database that is asked all the time is in trouble when it says nothing so long
 REMEMBERED_S = 30.0  # an ended job stays in memory so long, for clients that wait and look
 
 
@@ -54,6 +61,10 @@ class LedgerFollower:
     def committed(self, changed: set[JobId], changes: Changes) -> None:
         """Follow a committed transaction: its changes, and jobs whose rows or facts it changed."""
 
+    def rows_to_store(self) -> Sequence[object]:
+        """Rows that belong into the transaction that is sent now, with what was reserved for it."""
+        return ()
+
     def placement_refused(self, job: JobId, why: str) -> None:
         """Learn that the leader refused to place a job."""
 
@@ -67,7 +78,7 @@ class LeaderDriver:
         state: of the protocol's leader.
         table: what users are shown of jobs.
         store_down: why nothing can be stored now; empty when it can.
-        alarms: what the protocol found wrong lately: when (UTC) and what.
+        alarms: what the protocol found wrong lately.
         refusals: why the last placement of a job was refused.
         transactions: committed since this process began.
         may_stay: whether a job whose run fails may start again on its GPUs, as far as the ledger
@@ -92,10 +103,11 @@ class LeaderDriver:
         self.state = leader.LeaderState(name=name, timing=timing)
         self.table = JobTable()
         self.store_down = ""
-        self.alarms: deque[tuple[float, str]] = deque(maxlen=100)
+        self.alarms = RecentAlarms()
         self.refusals: dict[JobId, str] = {}
         self.transactions = 0
         self.began_at = boottime()
+        self._wall_ahead_s, self._looked_at = wall() - boottime(), boottime()  # at the clocks
         self.failed = asyncio.Event()
         self.failure = ""
         self.settled = asyncio.Event()
@@ -105,9 +117,11 @@ class LeaderDriver:
         self._followers: list[LedgerFollower] = []
         self._waiting: dict[int, asyncio.Future[JobId | None]] = {}
         self._token = 0
+        self._sent: leader.Persist | None = None  # the latest transaction, with followers' rows
+        self._sent_at = 0.0  # the transaction in flight, in seconds since the boot
         self._ended: deque[tuple[float, JobId]] = deque()
         self._loop = asyncio.get_running_loop()
-        self._readers = ThreadPoolExecutor(2, thread_name_prefix="dlsched-reader")
+        self._readers = FairReaders()
         self._writer = Writer(store, name, self._from_writer)
         self._ticking: asyncio.Task[None] | None = None
         self._replies: dict[_SyncKey, asyncio.Future[Reply | None]] = {}  # that syncs wait for
@@ -129,19 +143,33 @@ class LeaderDriver:
             self._ticking.cancel()
             await asyncio.gather(self._ticking, return_exceptions=True)
         await asyncio.to_thread(self._writer.stop)
-        self._readers.shutdown(wait=True)
+        self._readers.close()
         self._fail_waiting(Unavailable("the daemon is stopping; ask again"))
 
     async def _tick(self) -> None:
         while True:
             self.step(leader.Tick(boottime()))
             self._tidy()
+            self._follow_wall_clock()
             await asyncio.sleep(self.state.timing.tick_s)
 
     @property
     def leading(self) -> bool:
         """Whether this process leads."""
         return self.state.role is Role.LEADING
+
+    @property
+    def store_trouble(self) -> str:
+        """Why the database does not store now, or has not answered for a while; empty: it does."""
+        if self.store_down:
+            return f"cannot store: {self.store_down}"
+        asked_at = self.state.confirmed_at
+        if self.state.in_flight is not None:
+            asked_at = min(asked_at, self._sent_at)
+        silent = boottime() - asked_at
+        if self.leading and silent > SILENT_S:
+            return f"the database has not answered for {silent:.0f} s"
+        return ""
 
     @property
     def committed(self) -> Ledger:
@@ -181,6 +209,10 @@ class LeaderDriver:
         if self._replies and self.state.owed is not before.owed:
             for key in [key for key in self._replies if not self._owes(key)]:
                 self._reply(key, None)
+        if self.state.in_flight is not before.in_flight:
+            self._sent_at = now
+        if self.state.alarms != before.alarms:
+            self.alarms.follow(self.state.alarms, wall())
         if before.role is not self.state.role:
             log.info("event=role role=%s epoch=%s", self.state.role.value, self.state.epoch)
 
@@ -201,7 +233,7 @@ class LeaderDriver:
         if self.state.in_flight is before.in_flight:
             return  # the answer is about another transaction
         self.transactions += 1
-        changes = Changes(before.in_flight.writes)
+        changes = Changes(self._with_rows(before.in_flight).writes)
         if changes.of(RoundDone):
             fault_point("after-round-commit-before-nudges")
         changed = self.table.observe(before.committed, self.state.committed, changes, now, wall())
@@ -212,9 +244,20 @@ class LeaderDriver:
         for follower in self._followers:
             follower.committed(changed, changes)
 
+    def _with_rows(self, asked: leader.Persist) -> leader.Persist:
+        """A transaction with its followers' rows; the same ones when it is sent again."""
+        sent = self._sent
+        if sent is None or (sent.epoch, sent.number) != (asked.epoch, asked.number):
+            rows = (row for follower in self._followers for row in follower.rows_to_store())
+            sent = replace(asked, writes=(*asked.writes, *map(Attach, rows)))
+            self._sent = sent
+        return sent
+
     def _carry_out(self, command: leader.Command) -> None:
         match command:
-            case leader.Persist() | leader.Confirm() | leader.Contend():
+            case leader.Persist():
+                self._writer.ask(self._with_rows(command))
+            case leader.Confirm() | leader.Contend():
                 self._writer.ask(command)
             case leader.SendReply(reply=reply):
                 self._reply((reply.node, reply.incarnation, reply.sequence), reply)
@@ -224,8 +267,8 @@ class LeaderDriver:
                 self.power_off(command)
             case leader.Answer():
                 self._answer(command)
-            case leader.Alarm(text=text):
-                self.alarms.append((wall(), text))
+            case leader.Alarm(text=text, lasts=lasts):
+                self.alarms.raised(text, wall(), lasts=lasts)
                 log.warning("event=alarm text=%r", text)
             case leader.PlacementRefused(job=job, reason=reason):
                 self.refusals[job] = reason
@@ -327,6 +370,22 @@ class LeaderDriver:
     async def attach(self, *rows: object) -> None:
         """Make rows durable, and all that was decided before."""
         await self.ask(lambda token: leader.AttachAsked(boottime(), rows, token))
+
+    def _follow_wall_clock(self) -> None:
+        """Have the times of what is live move with the wall clock where it was set."""
+        if self.store_down:
+            return  # the next look will find it
+        now = boottime()
+        ahead_s = wall() - now
+        moved_s, looked_s = ahead_s - self._wall_ahead_s, now - self._looked_at
+        if self.leading and abs(moved_s) >= CLOCK_SET_S:  # a standby has nothing that moves
+            text = f"this daemon's clock was set by {moved_s:+.0f} s"
+            log.warning("event=clock-set by_s=%.3f", moved_s)
+            at = now + ahead_s
+            until = math.inf if moved_s > 0 else at + TRANSACTION_S
+            row = ClockMoved(by_s=moved_s, since=at - looked_s, until=until)
+            self.note(row, Event(at=at, kind="clock", actor="daemon", text=text))
+        self._wall_ahead_s, self._looked_at = ahead_s, now
 
     def note(self, *rows: object) -> None:
         """Make rows durable soon, without waiting for it."""
@@ -433,12 +492,12 @@ class LeaderDriver:
     # -- reading -----------------------------------------------------------------------------------
 
     async def read(self, call: Callable[[], T]) -> T:
-        """Read from the store in a reader thread.
+        """Read from the store in a reader thread, in the turn of the user whose call this is.
 
         Raises:
             Unavailable: when it cannot be read now.
         """
-        return await self._loop.run_in_executor(self._readers, call)
+        return await self._readers.read(call, current_caller())
 
 
 def _refusal(text: str) -> DlschedError:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
@@ -24,7 +23,7 @@ from dlsched.db.records import NodeDescribed, Progress
 from dlsched.protocol import messages as m
 from dlsched.protocol.ledger import Job, Run
 from dlsched.rpc.conversion import from_wire, to_wire
-from dlsched.rpc.v1 import control_pb2, control_pb2_grpc, node_pb2, node_pb2_grpc
+from dlsched.rpc.v1 import control_pb2, control_pb2_grpc, node_pb2, node_pb2_grpc, run_pb2
 from dlsched.system.clock import boottime, wall
 from dlsched.system.fault_points import fault_point
 
@@ -39,21 +38,23 @@ class LeaderService(node_pb2_grpc.LeaderServicer):
         self._cluster = cluster
 
     @answered
-    async def Sync(self, request: Any, context: Any) -> Any:  # noqa: N802  # the wire's name
+    async def Sync(self, request: node_pb2.SyncRequest, context: object) -> node_pb2.Reply:  # noqa: N802  # the wire's name
         """Take a node's full state; the reply says what it is to hold."""
         fault_point("after-sync-read")
         sync = from_wire(m.Sync, request)
         check_sync(sync, self._cluster.driver.reserved)
         if not self._cluster.may_join(sync.node):
             raise NotPossible(f"node {sync.node} is not one of this cluster's configured nodes")
-        reply = await self._cluster.driver.hear(sync)
+        reply: node_pb2.Reply = to_wire(await self._cluster.driver.hear(sync))
         if sync.inventory is not None:
             fault_point("after-register")
         self._cluster.note_sync(sync)
-        return to_wire(reply)
+        return reply
 
     @answered
-    async def Describe(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def Describe(  # noqa: N802
+        self, request: node_pb2.NodeDescription, context: object
+    ) -> node_pb2.DescribeReply:
         """Take what a node is and does."""
         cluster = self._cluster
         name = m.NodeName(request.node)
@@ -73,7 +74,11 @@ class LeaderService(node_pb2_grpc.LeaderServicer):
             cluster.note_facts(name)
         if request.faults:
             cluster.drain(name, "; ".join(request.faults))
+        if request.HasField("start_check"):
+            failed = request.start_check or "; ".join((*request.faults, *request.problems))
+            cluster.failed_starts.checked(name, failed, cluster.now)
         return node_pb2.DescribeReply(
+            check_starts=cluster.failed_starts.awaits_check(name),
             want_facts=cluster.agents.wants_facts(name, request.starts),
             peers=_witnesses(cluster, name),
         )
@@ -95,7 +100,7 @@ class RunsService(control_pb2_grpc.RunsServicer):
         self._cluster = cluster
         self._written: dict[m.RunId, float] = {}
 
-    def _run(self, node: str, message: Any) -> tuple[Job, Run]:
+    def _run(self, node: str, message: run_pb2.RunKey) -> tuple[Job, Run]:
         """The run of a key, if it is on that node.
 
         Raises:
@@ -111,7 +116,9 @@ class RunsService(control_pb2_grpc.RunsServicer):
         return driver.committed.jobs[key.job], run
 
     @answered
-    async def Launch(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def Launch(  # noqa: N802
+        self, request: control_pb2.LaunchRequest, context: object
+    ) -> control_pb2.LaunchSpec:
         """Return how to launch a run that the node is to hold, and others as far as they fit."""
         found = await self._launch(request.node, request.key)
         size = 0
@@ -126,7 +133,7 @@ class RunsService(control_pb2_grpc.RunsServicer):
             found.more.append(other)
         return found
 
-    async def _launch(self, node: str, key: Any) -> control_pb2.LaunchSpec:
+    async def _launch(self, node: str, key: run_pb2.RunKey) -> control_pb2.LaunchSpec:
         """How to launch a run.
 
         Raises:
@@ -141,7 +148,9 @@ class RunsService(control_pb2_grpc.RunsServicer):
         return launch_spec(self._cluster, job, run, content)
 
     @answered
-    async def Report(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def Report(  # noqa: N802
+        self, request: control_pb2.RunReport, context: object
+    ) -> control_pb2.ReportReply:
         """Take a rank's report: shown at once, stored every 30 seconds."""
         job, run = self._run(request.node, request.key)
         request.ignored = min(max(request.ignored, 0), MOST) + clear_invalid(request)
@@ -199,13 +208,17 @@ class RunsService(control_pb2_grpc.RunsServicer):
         return reply
 
     @answered
-    async def CommitCheckpoint(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def CommitCheckpoint(  # noqa: N802
+        self, request: control_pb2.CheckpointCommit, context: object
+    ) -> control_pb2.CheckpointReply:
         """Commit a checkpoint; only the current run's count."""
         job, run = self._run(request.node, request.key)
         return await self._cluster.checkpoints.commit(job, run, request)
 
     @answered
-    async def ExchangeTasks(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def ExchangeTasks(  # noqa: N802
+        self, request: control_pb2.TaskExchange, context: object
+    ) -> control_pb2.TaskBundle:
         """Store which short tasks of a run have ended, and give it more."""
         job, run = self._run(request.node, request.key)
         return await self._cluster.task_lists.exchange(job, run, request)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from dlsched.core.errors import BadInput
+from dlsched.nodes.fields import MOST_BYTES, MOST_CPUS, REPORTED
 from dlsched.protocol.agent import REMEMBERED_STARTS
 from dlsched.protocol.leader.state import WITNESSES
 from dlsched.protocol.ledger import Ledger
@@ -30,7 +31,7 @@ LONGEST_TAKEN_S = 86400.0  # by one pass, one start, one checkpoint
 LARGEST_METRIC = 1e30
 LONGEST_ERROR, LONGEST_STACKS = 500, 12_000  # characters
 MOST_NAMES = 256  # of a rank's values in one report
-MOST_GPUS, MOST_CPUS, MOST_BYTES = 1024, 1 << 16, 1 << 50  # of one node
+MOST_GPUS = 1024  # of one node
 MOST_CAPABILITIES = 64
 MOST_CALLS = 40  # of `srun` that a run tells
 LONGEST_PROBLEM = 1000  # characters of what a node says is wrong with it
@@ -104,8 +105,7 @@ def check_description(message: NodeDescription) -> None:
     """
     where, facts = f"description of {message.node}", message.facts
     for what, number, most in (
-        ("cpus", facts.cpus, MOST_CPUS),
-        ("memory_bytes", facts.memory_bytes, MOST_BYTES),
+        *((row.reported, getattr(facts, row.reported), row.most) for row in REPORTED.values()),
         ("GPUs", len(facts.gpus), MOST_GPUS),
         ("uses of GPUs", len(message.uses), MOST_GPUS),
         ("capabilities", len(facts.capabilities), MOST_CAPABILITIES),
@@ -129,6 +129,8 @@ def check_description(message: NodeDescription) -> None:
         if len(text) > LONGEST_NAME or not text.isprintable():
             raise BadInput(f"{where}: {text!r:.80} is longer than {LONGEST_NAME} or not printable")
     _check_gpus(where, [gpu.uuid for gpu in facts.gpus])
+    if message.HasField("start_check"):
+        message.start_check = message.start_check[:LONGEST_PROBLEM]
     for lines in (message.problems, message.faults):
         kept = [each[:LONGEST_PROBLEM] for each in lines[:MOST_GPUS]]
         del lines[:]

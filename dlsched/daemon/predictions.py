@@ -194,7 +194,7 @@ class Predictions(LedgerFollower):
             found = await self._forecast(snapshot)
         except (PolicyFailed, BadInput) as error:
             return [f"not predicted: {error}" for _ in specs]
-        waits = set(snapshot.columns["job"][snapshot.columns["status"] == WAITING].tolist())
+        waits = set(snapshot.table.job[snapshot.table.status == WAITING].tolist())
         answers: list[JobForecast | str] = []
         place = 0
         for some in specs:
@@ -282,7 +282,7 @@ class Predictions(LedgerFollower):
     def _record(self, snapshot: LiveSnapshot, starts: Mapping[int, JobForecast]) -> None:
         """Store predicted first starts that are new or have moved."""
         at = wall()
-        fresh = snapshot.columns["job"][np.isnan(snapshot.columns["first_start"])].tolist()
+        fresh = snapshot.table.job[np.isnan(snapshot.table.first_start)].tolist()
         rows: list[Prediction] = []
         for job in fresh:
             start = starts.get(job)

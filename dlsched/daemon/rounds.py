@@ -124,6 +124,23 @@ class Rounds(LedgerFollower):
         except PolicyFailed as error:
             raise BadInput(str(error)) from None
 
+    async def look_at_stored(self) -> None:
+        """Leave stored options out that the policy no longer has; an older release had them.
+
+        Raises:
+            PolicyFailed: a part took too long or its process died.
+        """
+        state = self._cluster.round_state
+        if not state.as_stored:
+            return
+        settings = state.settings
+        found = await self._worker.options_left_out(settings)
+        if self._cluster.round_state is not state or not state.as_stored:
+            return  # another term has begun, or another policy was set
+        if found:
+            log.warning("event=options-left-out policy=%s options=%r", settings.policy, found)
+        state.leave_out(found)
+
     # -- the loop ----------------------------------------------------------------------------------
 
     async def _loop(self) -> None:
@@ -160,8 +177,16 @@ class Rounds(LedgerFollower):
             return
         if now >= self._look_at:
             self._look_at = now + LOOK_S
-            enforce(cluster)
+            await enforce(cluster)
+            if not cluster.driver.leading or cluster.driver.store_down:  # not any more
+                return
             self._watch.look()
+        if now >= self._pause_until:
+            try:
+                await self.look_at_stored()
+            except PolicyFailed as error:
+                self._failed(str(error))
+                return
         if leader.recovering(driver.state, now):
             self._look_at = now + RECOVERING_S
             self._full_at = max(self._full_at, self._look_at)

@@ -9,15 +9,19 @@ import functools
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
+from typing import TypeVar
 
 import grpc
 
 from dlsched.core.errors import BadInput, DlschedError, NotAllowed, Unavailable
 from dlsched.db.errors import StoreUnavailable
 from dlsched.rpc.endpoint import NOT_TAKEN
+from dlsched.rpc.identity import Call
 
 log = logging.getLogger("dlsched.daemon")
+Service = TypeVar("Service")
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
 
 
 class NotPossible(DlschedError):
@@ -59,7 +63,7 @@ def code_of(error: DlschedError) -> grpc.StatusCode:
 
 
 @asynccontextmanager
-async def _reported(handler: Callable[..., Any], context: Any) -> AsyncIterator[None]:
+async def _reported(name: str, context: Call) -> AsyncIterator[None]:
     """Report errors to the caller as one line; a defect is logged and not shown."""
     try:
         yield
@@ -69,30 +73,32 @@ async def _reported(handler: Callable[..., Any], context: Any) -> AsyncIterator[
     except (grpc.aio.AbortError, grpc.aio.BaseError):
         raise
     except Exception:
-        log.exception("event=defect rpc=%s", handler.__name__)
+        log.exception("event=defect rpc=%s", name)
         await context.abort(grpc.StatusCode.INTERNAL, "the daemon failed here; see its log")
 
 
-def answered(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+def answered(
+    handler: Callable[[Service, Request, Call], Awaitable[Reply]],
+) -> Callable[[Service, Request, Call], Awaitable[Reply]]:
     """Wrap a handler: its errors reach the caller as one line."""
 
     @functools.wraps(handler)
-    async def wrapped(self: Any, request: Any, context: Any) -> Any:
-        async with _reported(handler, context):
+    async def wrapped(self: Service, request: Request, context: Call) -> Reply:
+        async with _reported(handler.__name__, context):
             return await handler(self, request, context)
 
     return wrapped
 
 
 def streamed(
-    handler: Callable[..., AsyncGenerator[Any]],
-) -> Callable[..., AsyncIterator[Any]]:
+    handler: Callable[[Service, Request, Call], AsyncGenerator[Reply]],
+) -> Callable[[Service, Request, Call], AsyncIterator[Reply]]:
     """Wrap a handler that streams: its errors reach the caller as one line."""
 
     @functools.wraps(handler)
-    async def wrapped(self: Any, request: Any, context: Any) -> AsyncIterator[Any]:
+    async def wrapped(self: Service, request: Request, context: Call) -> AsyncIterator[Reply]:
         messages = handler(self, request, context)
-        async with _reported(handler, context), aclosing(messages):
+        async with _reported(handler.__name__, context), aclosing(messages):
             async for message in messages:
                 yield message
 

@@ -25,16 +25,21 @@ from dlsched.core.cluster.cell_rules import CellRules
 from dlsched.core.cluster.host_lists import expand
 from dlsched.core.cluster.site_rules import WEEK_S, Level, refuse_mutual
 from dlsched.core.errors import BadInput, NotTrusted, not_known
-from dlsched.daemon.site_rules.partition_access import AccessLists
 from dlsched.daemon.site_rules.priority_classes import NORMAL, check_class
+from dlsched.daemon.site_rules.table_sections import (
+    HostList,
+    TenantSection,
+    keys_of,
+    with_facts,
+)
 from dlsched.daemon.site_rules.vc_tree import check_tree
 from dlsched.daemon.site_rules.webhook_urls import read_url
 from dlsched.db.engine import has_password
-from dlsched.db.tenants import Partition, PriorityClass
 from dlsched.protocol.messages import Fence
 from dlsched.protocol.timing import Timing
 from dlsched.rpc.endpoint import Endpoint, parse_endpoint
 from dlsched.system import ports
+from dlsched.tenants.fields import Partition, PriorityClass, Tenant, Vc
 
 Seconds = Annotated[float, Field(gt=0, le=10 * 366 * 86400, allow_inf_nan=False)]
 Feature = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$")]
@@ -127,10 +132,12 @@ class IdleSection(_Section):
 
 
 class FaultsSection(_Section):
-    """What is done about a running job when a GPU of it has a fault."""
+    """What is done about a job whose GPU has a fault, and about a node where starts fail."""
 
     action: Literal["tell", "requeue"] = "tell"
     gpu_retries: Annotated[int, Field(ge=0)] = 3  # of a job, in a row
+    failed_starts: Annotated[int, Field(ge=0)] = 3  # of different jobs drain a node; 0: none do
+    failed_starts_s: Seconds = 600.0  # within so long
 
 
 class FencingSection(_Section):
@@ -161,10 +168,11 @@ class NotificationsSection(_Section):
     url: str = ""  # gets each notice
     allowed_urls: tuple[str, ...] = ()  # how a job's own URL may begin
     mail_command: tuple[str, ...] = ()  # reads a mail; `{to}` and `{subject}` are replaced
-    mail_domains: tuple[str, ...] = ()  # of addresses that users may name; empty: all
+    mail_domains: tuple[str, ...] = ()  # of addresses; empty: this machine's own, "*": all
     timeout_s: Annotated[float, Field(gt=0, le=120)] = 10.0
     retries: Annotated[int, Field(ge=0, le=100)] = 12  # after the first try has failed
     waiting: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000  # notices at once, at most
+    waiting_per_user: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000  # the same of one user
 
     @field_validator("command", "mail_command")
     @classmethod
@@ -212,6 +220,10 @@ class LimitsSection(_Section):
     connections: Annotated[int, Field(ge=16)] = 256  # of one user id or address
     bytes_per_user: Annotated[int, Field(ge=1)] = 1 << 30  # scripts and environments of live jobs
     bytes: Annotated[int, Field(ge=1)] = 4 << 30  # the same of all users together
+    # what the database has of a user's jobs, ended ones too, and what a user submits in an hour
+    stored_bytes_per_user: Annotated[int, Field(ge=1)] = 16 << 30
+    submitted_bytes_per_hour: Annotated[int, Field(ge=1)] = 4 << 30
+    disk_reserve_bytes: Annotated[int, Field(ge=0)] = 1 << 30  # at most a tenth of the disk
     gpu_share: Annotated[float, Field(gt=0, le=1)] = 0.05  # the smallest part of a GPU for a job
     script_bytes: Annotated[int, Field(ge=1)] = 4 * 1024 * 1024
     environment_bytes: Annotated[int, Field(ge=1)] = 1024 * 1024
@@ -237,23 +249,18 @@ class HistorySection(_Section):
     prune_every_s: Seconds = 600.0
 
 
+@with_facts
 class NodeSection(_Section):
     """A configured node, or several equal ones."""
 
-    name: str = ""  # a host list: n[1-4]; empty: `count` nodes n1, n2, ...
+    name: HostList = ""  # a host list: n[1-4]; empty: `count` nodes n1, n2, ...
     count: Annotated[int, Field(ge=1, le=100_000)] = 1
     gpus: Annotated[int, Field(ge=0, le=1024)] = 0
     gpu_type: str = ""
-    cpus: Annotated[int, Field(ge=1)] | None = None
-    memory_gb: Annotated[float, Field(gt=0)] | None = None
-    rack: str = ""
-    switch: str = ""
-    domain: str = ""
-    nic_gbps: Annotated[float, Field(gt=0)] | None = None
     features: tuple[Feature, ...] = ()  # that jobs may ask for (`-C`)
     spare: bool = False  # only for jobs that have lost a node or a GPU
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """What the section says of each of its nodes, by the names of `LiveNode`."""
         return self.model_dump(exclude={"name", "count", "gpus", "features", "spare"})
 
@@ -272,8 +279,8 @@ class PhysicalCellSection(_Section):
     type: str
     address: str = ""
     pinned: str = ""  # the name by which a virtual cluster owns it
-    nodes: str = ""  # names of its machines, in order
-    children: tuple[dict[str, Any], ...] = ()
+    nodes: HostList = ""  # names of its machines, in order
+    children: tuple[dict[str, object], ...] = ()
 
 
 class GrantSection(_Section):
@@ -283,77 +290,32 @@ class GrantSection(_Section):
     count: Annotated[int, Field(ge=0)] = 1
 
 
-class VcSection(_Section):
+@keys_of(Vc)
+class VcSection(TenantSection):
     """A virtual cluster: a tenant's share."""
 
-    name: Name
-    gpus: Annotated[int, Field(ge=0)] | None = None
-    nodes: str = ""
-    guaranteed: Annotated[int, Field(ge=0)] | None = None
     borrow: bool = True
-    parent: str = ""  # the virtual cluster that this one is a part of
     cells: tuple[GrantSection, ...] = ()  # that it owns
     pinned: tuple[Name, ...] = ()  # names of the very cells that it owns
 
 
-class PartitionSection(_Section):
+@keys_of(Partition)
+class PartitionSection(TenantSection):
     """A name for some of the nodes, with rules for the jobs there."""
 
-    name: Name
-    nodes: str = ""  # a host list; empty: all
-    max_time_s: Seconds | None = None
-    default: bool = False
     default_gpus: Literal[0, 1] = 1  # of jobs that say nothing of GPUs; 0: none
-    default_time_s: Seconds | None = None  # of jobs without a limit; else `max_time_s`
-    users: tuple[str, ...] = ()  # which jobs may be in it; with the next two empty: all
-    accounts: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()  # of Unix, on the daemon's machine
-    cpus_per_gpu: Annotated[int, Field(ge=1, le=1024)] | None = None  # of jobs that do not say
-    memory_gb_per_gpu: Annotated[float, Field(gt=0, le=1e6)] | None = None
 
     @model_validator(mode="after")
     def _within(self) -> PartitionSection:
-        longest = self.max_time_s
-        if longest is not None and (self.default_time_s or 0.0) > longest:
+        longest = self.tenant.max_time_s
+        if longest is not None and (self.tenant.default_time_s or 0.0) > longest:
             raise ValueError(f"default_time_s is above max_time_s, {longest:g}")
         return self
 
-    @property
-    def is_restricted(self) -> bool:
-        """Whether only some jobs may be in it."""
-        return bool(self.users or self.accounts or self.groups)
 
-    @property
-    def access(self) -> AccessLists:
-        """Its lists."""
-        return AccessLists(
-            partition=self.name, users=self.users, accounts=self.accounts, groups=self.groups
-        )
-
-    def partition(self) -> Partition:
-        """The partition as it is stored."""
-        return Partition(**self.model_dump(exclude={"default_gpus"}))
-
-
-class ClassSection(_Section):
+@keys_of(PriorityClass)
+class ClassSection(TenantSection):
     """A priority class."""
-
-    name: Name
-    priority: Annotated[float, Field(ge=-1e12, le=1e12)] = 0.0  # larger is earlier
-    preempts: tuple[str, ...] = ()  # classes whose running jobs give way to its jobs
-    grace_s: Annotated[float, Field(ge=0, le=86400)] | None = None
-    max_time_s: Seconds | None = None
-    gpus: Annotated[int, Field(ge=0)] | None = None  # of all its jobs at once
-    gpus_per_user: Annotated[int, Field(ge=0)] | None = None
-    jobs: Annotated[int, Field(ge=0)] | None = None  # live ones
-    jobs_per_user: Annotated[int, Field(ge=0)] | None = None
-    users: tuple[str, ...] = ()  # which may use it; with `accounts` empty: all
-    accounts: tuple[str, ...] = ()
-    default: bool = False  # of jobs that name none
-
-    def priority_class(self) -> PriorityClass:
-        """The class as it is stored."""
-        return PriorityClass(is_default=self.default, **self.model_dump(exclude={"default"}))
 
 
 class FairShareSection(_Section):
@@ -406,7 +368,7 @@ class Settings(_Section):
     classes: tuple[ClassSection, ...] = ()
     cell_types: dict[str, CellTypeSection] = Field(default_factory=dict)
     physical_cells: tuple[PhysicalCellSection, ...] = ()
-    topology: dict[str, Any] = Field(default_factory=dict)
+    topology: dict[str, object] = Field(default_factory=dict)
 
     @field_validator("vcs", "partitions", "classes")
     @classmethod
@@ -425,7 +387,7 @@ class Settings(_Section):
             raise ValueError(f"timing: {error}") from None
         self.configured_nodes()
         try:
-            check_tree({vc.name: vc for vc in self.vcs})
+            check_tree({vc.name: vc.tenant for vc in self.vcs})
         except BadInput as error:
             raise ValueError(f"vcs: {error}") from None
         try:
@@ -460,7 +422,7 @@ class Settings(_Section):
             raise ValueError(both)
 
     def _check_classes(self) -> None:
-        classes = {each.name: each.priority_class() for each in self.classes}
+        classes = {each.name: each.tenant for each in self.classes}
         try:
             for each in classes.values():
                 check_class(each, classes)
@@ -510,9 +472,18 @@ class Settings(_Section):
         tops = [top.model_dump(exclude_defaults=True) for top in self.physical_cells]
         return CellRules(types=types, tops=tops, owners=owners).to_bytes()
 
+    def tenants(self) -> tuple[Tenant, ...]:
+        """The virtual clusters, partitions and priority classes of the file."""
+        return tuple(each.tenant for each in (*self.vcs, *self.partitions, *self.classes))
+
+    def partition_rules(self) -> dict[str, Partition]:
+        """The partitions by name."""
+        return {each.name: each.tenant for each in self.partitions}
+
     def partition_nodes(self) -> dict[str, frozenset[str] | None]:
         """The nodes of each partition; None for all."""
-        return {p.name: frozenset(_hosts(p.nodes)) if p.nodes else None for p in self.partitions}
+        rules = self.partition_rules().values()
+        return {p.name: frozenset(_hosts(p.nodes)) if p.nodes else None for p in rules}
 
     def partitions_of(self, node: str) -> tuple[str, ...]:
         """The partitions that a node is in."""
@@ -521,8 +492,8 @@ class Settings(_Section):
 
     def default_partition(self) -> str:
         """The partition of a job that names none; empty when the cluster has none."""
-        marked = [p.name for p in self.partitions if p.default]
-        return (marked or [p.name for p in self.partitions] or [""])[0]
+        rules = self.partition_rules()
+        return ([p.name for p in rules.values() if p.is_default] or [*rules, ""])[0]
 
     def default_gpus(self, partition: str) -> int | None:
         """The GPUs of a job that says nothing of them; None: as everywhere."""

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from dlsched.core.cluster import reservations as kept
-from dlsched.core.cluster import site_rules as rules
 from dlsched.core.cluster.description import VirtualCluster
 from dlsched.core.cluster.host_lists import expand
-from dlsched.core.cluster.site_rules import SiteRules, refuse_mutual
+from dlsched.core.cluster.site_rules import SiteRules, for_rounds, refuse_mutual
 from dlsched.core.errors import BadInput, NotAllowed, not_known, plural
 from dlsched.core.sharing.gpu_limits import Holder
 from dlsched.daemon.live.tenant_limits import limits_of_classes
@@ -22,10 +21,10 @@ from dlsched.daemon.settings import Settings
 from dlsched.daemon.site_rules.priority_classes import NORMAL, check_class, class_for
 from dlsched.daemon.site_rules.vc_tree import check_tree
 from dlsched.db.records import TenantRemoved, TenantsConfigured, TenantSet
-from dlsched.db.tenants import (
+from dlsched.tenants.field import rows_of
+from dlsched.tenants.fields import (
     FILE,
     Account,
-    Partition,
     PriorityClass,
     Quota,
     Reservation,
@@ -37,23 +36,6 @@ from dlsched.db.tenants import (
 )
 
 log = logging.getLogger("dlsched.daemon")
-
-
-def configured(settings: Settings) -> tuple[Tenant, ...]:
-    """The virtual clusters and partitions of the configuration."""
-    vcs = [
-        Vc(
-            name=vc.name,
-            gpus=vc.gpus,
-            nodes=vc.nodes,
-            guaranteed=vc.guaranteed,
-            borrow=vc.borrow,
-            parent=vc.parent,
-        )
-        for vc in settings.vcs
-    ]
-    partitions = [section.partition() for section in settings.partitions]
-    return (*vcs, *partitions, *(section.priority_class() for section in settings.classes))
 
 
 def virtual_cluster(vc: Vc) -> VirtualCluster:
@@ -75,7 +57,7 @@ class Tenants:
     def __init__(self, settings: Settings) -> None:
         """Begin with the tenants of the configuration."""
         self.rows: dict[TenantKey, TenantSet] = {}
-        self.take(TenantsConfigured(tenants=configured(settings), at=0.0))
+        self.take(TenantsConfigured(tenants=settings.tenants(), at=0.0))
 
     @classmethod
     def stored(cls, rows: Iterable[TenantSet]) -> Tenants:
@@ -89,7 +71,7 @@ class Tenants:
     def load(self, stored: Iterable[TenantSet], settings: Settings) -> bool:
         """Begin anew from what the database has; returns whether it lacks what is configured."""
         rows = list(stored)
-        said = configured(settings)
+        said = settings.tenants()
         self.rows = {key_of(row.tenant): row for row in rows if row.source != FILE}
         before = {key_of(row.tenant): row.tenant for row in rows if row.source == FILE}
         self.take(TenantsConfigured(tenants=said, at=0.0))
@@ -132,22 +114,8 @@ class Tenants:
     def site_rules(self, settings: Settings) -> SiteRules:
         """Accounts and priority classes in the form that rounds use, and how usage fades."""
         return SiteRules(
-            accounts=tuple(
-                rules.Account(name=a.name, parent=a.parent, weight=a.weight)
-                for a in self.accounts().values()
-            ),
-            classes=tuple(
-                rules.PriorityClass(
-                    name=k.name,
-                    priority=k.priority,
-                    preempts=k.preempts,
-                    gpus=k.gpus,
-                    gpus_per_user=k.gpus_per_user,
-                    is_default=k.is_default,
-                    live_only=tuple(key for key in rules.LIVE_ONLY if getattr(k, key)),
-                )
-                for k in self.classes().values()
-            ),
+            accounts=tuple(map(for_rounds, self.accounts().values())),
+            classes=tuple(self.classes().values()),
             half_life_s=settings.fair_share.half_life_s,
             level=settings.fair_share.level,
         )
@@ -245,17 +213,20 @@ class Tenants:
         kind, name = key_of(tenant)
         before = self.rows.get((kind, name))
         subject = f"{kind} {name}"
-        if isinstance(tenant, Partition):
-            raise NotAllowed("partitions are set in the configuration")
         if before is not None and before.source == FILE:
             raise NotAllowed(f"{subject} is set in the configuration; change it there")
         if create and before is not None:
             raise BadInput(f"{subject} is there already; change it with `set`")
         if not create and before is None:
             raise BadInput(f"there is no {subject}; add it")
-        for what, named, known in self._named(tenant):
-            if named and named not in known:
-                raise not_known(f"{subject}: {what}", named, known)
+        kinds: dict[str, Mapping[str, object]] = {
+            "account": self.accounts(),
+            "vc": self.vcs(),
+            "class": self.classes(),
+        }
+        for of, what, other in named(tenant):
+            if other not in kinds[of]:
+                raise not_known(f"{subject}: {what}", other, kinds[of])
         if isinstance(tenant, Account):
             self._refuse_circle(tenant)
         if isinstance(tenant, Vc):
@@ -267,29 +238,6 @@ class Tenants:
         if isinstance(tenant, Quota) and not any(_limits(tenant)):
             raise BadInput(f"{subject}: has no limit; give one, or remove the quota")
         return before
-
-    def _named(self, tenant: Tenant) -> list[tuple[str, str, Mapping[str, object]]]:
-        """What a tenant names of others: the key, the name, and the known ones."""
-        accounts, vcs = self.accounts(), self.vcs()
-        named: list[tuple[str, str, Mapping[str, object]]] = []
-        match tenant:
-            case User():
-                mine = dict.fromkeys((tenant.account, *tenant.accounts))
-                named = [("vc", tenant.vc, vcs), *(("account", a, accounts) for a in mine)]
-            case Account():
-                named = [("parent", tenant.parent, accounts), ("vc", tenant.vc, vcs)]
-            case Vc():
-                named = [("parent vc", tenant.parent, vcs)]
-            case PriorityClass():
-                named = [("class", name, self.classes()) for name in tenant.preempts]
-                named += [("account", name, accounts) for name in tenant.accounts]
-            case Reservation():
-                named = [("account", name, accounts) for name in tenant.accounts]
-            case Quota(kind="account"):
-                named = [("account", tenant.name, accounts)]
-            case Quota(kind="vc"):
-                named = [("vc", tenant.name, vcs)]
-        return named
 
     def _refuse_circle(self, account: Account) -> None:
         parents = {**self.parents(), account.name: account.parent}
@@ -327,15 +275,10 @@ class Tenants:
             raise BadInput(f"there is no {kind} {name[:128]}")
         if row.source == FILE:
             raise NotAllowed(f"{kind} {name} is set in the configuration; change it there")
-        what = {
-            "account": ("account", "parent"),
-            "vc": ("vc", "parent vc"),
-            "class": ("class",),
-        }.get(kind, ())
         for key, other in self.rows.items():
-            for field, named, _ in self._named(other.tenant):
-                if key != (kind, name) and field in what and named == name:
-                    raise BadInput(f"{kind} {name}: {' '.join(key)} names it")
+            names = {(of, each) for of, _, each in named(other.tenant)}
+            if key != (kind, name) and (kind, name) in names:
+                raise BadInput(f"{kind} {name}: {' '.join(key)} names it")
         return row
 
 
@@ -368,6 +311,19 @@ class TenantsOfUser:
             account=account,
             operator=self.operator,
         )
+
+
+def named(tenant: Tenant) -> dict[tuple[str, str, str], None]:
+    """What a tenant names of others: their kind, what errors call them, and the name."""
+    if isinstance(tenant, Quota):
+        return {} if tenant.kind == "user" else {(tenant.kind, tenant.kind, tenant.name): None}
+    found: dict[tuple[str, str, str], None] = {}
+    for name, row in rows_of(type(tenant)).items():
+        if row.names:
+            value = getattr(tenant, name)
+            for each in value if row.form == "names" else (value,):
+                found[row.names, row.label, each] = None
+    return {key: None for key in found if key[2]}
 
 
 def _limits(quota: Quota) -> Iterable[bool]:

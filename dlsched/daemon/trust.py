@@ -7,7 +7,8 @@ to agents are opened anew when the files have changed.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+
+from grpc import aio
 
 from dlsched.core.errors import DlschedError, NotAllowed
 from dlsched.daemon.settings import TrustSection
@@ -28,7 +29,7 @@ class DaemonTrust:
         self.insecure = insecure
         self.files = None if insecure else KeyFiles.of(Path(section.folder), "daemon")
 
-    def open_channel(self, address: str, name: str) -> Any:
+    def open_channel(self, address: str, name: str) -> aio.Channel:
         """Open a channel to an address, where that node's agent must answer."""
         if self.files is None:
             return open_channel(address, ClientTrust.claimed_role(DAEMON))

@@ -12,13 +12,17 @@ from dlsched.db.engine import database_path, make_private, open_engine, parse_ur
 from dlsched.db.errors import StoreUnavailable
 from dlsched.db.leadership import leadership_of
 from dlsched.db.versions import prepare
-from dlsched.system.output_files import appearing_whole
+from dlsched.system.output_files import appearing_whole, remove_left_parts
 
+PAGES = 4096  # copied between two looks for an interruption
 JUMP = 1000  # more jobs than are ever lost with a database that a backup replaces
 
 
 def backup(url: str, target: Path) -> None:
     """Copy a SQLite database as it is at one moment; writers are not blocked.
+
+    The source is read in one transaction: else SQLite begins the copy anew after each commit of
+    another program, and while there are commits it never ends.
 
     Raises:
         BadInput: Postgres has its own tool, or the target exists already.
@@ -32,13 +36,17 @@ def backup(url: str, target: Path) -> None:
         raise BadInput(f"{target} exists already")
     if not source.exists():
         raise BadInput(f"{source} does not exist")
+    remove_left_parts(target)
     try:
         with (
             appearing_whole(target) as part,
-            closing(sqlite3.connect(source)) as here,
+            closing(sqlite3.connect(source, isolation_level=None)) as here,
             closing(_private(part)) as there,
         ):
-            here.backup(there, pages=1024)
+            there.execute("PRAGMA journal_mode=OFF")  # a copy that fails is removed
+            here.execute("BEGIN")
+            here.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # reads from here on
+            here.backup(there, pages=PAGES)
     except (sqlite3.Error, OSError) as error:
         raise StoreUnavailable(f"cannot copy {source} to {target}: {error}") from error
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field, replace
 from posixpath import basename, isabs, splitext
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, and_, select
 
 from dlsched.db import schema
 from dlsched.db.records import JobBody, JobSpec
-from dlsched.db.rows import Row, of_row
+from dlsched.db.rows import of_row, strings
 from dlsched.db.statements import rows_in
-from dlsched.protocol.json_form import loads, value_of
+from dlsched.protocol.json_form import loads
 from dlsched.protocol.ledger import Request
 from dlsched.protocol.messages import JobId
 
@@ -163,33 +163,33 @@ def _size_of(words: Sequence[str]) -> int:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-def taken_apart(row: Row) -> tuple[dict[str, Any], JobContent]:
-    """The fields of a body and the content, without its environment, in a row of `job_bodies`."""
-    fields = json.loads(row["content"])
-    program = {name: fields.pop(name) for name in ("argv", "script") if name in fields}
-    return fields, value_of(JobContent, program)
-
-
 def read_contents(connection: Connection, jobs: Iterable[int]) -> dict[JobId, JobContent]:
     """The contents of jobs that have one; elements of an array share it.
 
     An environment is empty once it has been deleted.
     """
-    table, bodies, secrets = schema.jobs, schema.job_bodies, schema.job_environments
+    table, secrets = schema.jobs, schema.job_environments
+    programs, scripts = schema.programs, schema.scripts
     of_job = {
         row["job"]: row["body"]
         for row in rows_in(connection, select(table.c.job, table.c.body), table.c.job, set(jobs))
         if row["body"] is not None
     }
-    query = select(bodies.c.body, bodies.c.content, secrets.c.variables).join_from(
-        bodies, secrets, secrets.c.body == bodies.c.body, isouter=True
+    its = and_(scripts.c.user_name == programs.c.user_name, scripts.c.digest == programs.c.script)
+    query = (
+        select(programs, scripts.c.content, secrets.c.variables)
+        .join_from(programs, scripts, its, isouter=True)
+        .join(secrets, secrets.c.body == programs.c.body, isouter=True)
     )
     found: dict[int, JobContent] = {}
     environments: dict[str, Any] = {}
-    for row in rows_in(connection, query, bodies.c.body, set(of_job.values())):
+    for row in rows_in(connection, query, programs.c.body, set(of_job.values())):
         key, text = row["body"], row["variables"]
-        with of_row("job_bodies", key):
-            found[key] = taken_apart(row)[1]
+        with of_row("programs", key):
+            if row["content"] is None and row["script"] is not None:
+                raise ValueError("its script is not there")
+            script = row["content"] or b""
+            found[key] = JobContent(argv=strings(row["argv"]), script=script)
         if text is not None:
             with of_row("job_environments", key):
                 if text not in environments:  # jobs that have the same one share it

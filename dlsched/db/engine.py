@@ -79,7 +79,7 @@ def database_path(url: URL) -> Path:
     return Path(url.database or "").absolute()
 
 
-def open_engine(url: str, *, readers: int = 2) -> Engine:
+def open_engine(url: str, *, readers: int = 4) -> Engine:
     """An engine for one writer and some readers; nothing is connected yet.
 
     Raises:

@@ -12,11 +12,15 @@ class StoreUnavailable(DlschedError):
 class SchemaMismatch(DlschedError):
     """The database's tables are of another version than this program's."""
 
-    def __init__(self, found: str, needed: str) -> None:
-        super().__init__(
-            f"database is at {found}, this program needs {needed}"
-            + ("; `dlsched daemon --migrate` brings it there" if found < needed else "")
-        )
+    def __init__(self, found: str, needed: str, first: str) -> None:
+        hint = ""
+        if found < first:
+            hint = (
+                f" and converts {first} or later; docs/database.md says what brings it to {first}"
+            )
+        elif found < needed:
+            hint = "; `dlsched daemon --migrate` brings it there"
+        super().__init__(f"database is at {found}, this program needs {needed}{hint}")
         self.found, self.needed = found, needed
 
 

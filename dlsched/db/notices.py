@@ -42,7 +42,9 @@ class Notice:
         run: the run number that it is about; 0 before the first.
         text: why, in words.
         at: seconds since the epoch.
-        whole_array: whether it tells of a whole array.
+        user: of the job.
+        whole_array: whether it tells of an array, not of one job.
+        elements: of how many elements of the array it tells together; 0: of the whole.
         key: names the notice for ever, so that receivers can know a repetition.
     """
 
@@ -52,7 +54,9 @@ class Notice:
     run: int
     text: str
     at: float
+    user: str
     whole_array: bool = False
+    elements: int = 0
     key: str = field(default_factory=lambda: secrets.token_hex(8))
 
 
@@ -91,11 +95,17 @@ class DueNotice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueNotices:
-    """The notices that are due, oldest first; when the next one is; and how many wait in all."""
+    """The notices that are due, those of each user in turn, and when the next one is.
+
+    Attributes:
+        due: at most so many as were asked for.
+        next_at: seconds since the epoch.
+        waiting: how many of each user wait in all.
+    """
 
     due: list[DueNotice]
     next_at: float | None
-    waiting: int
+    waiting: dict[str, int]
 
 
 def asked_events(text: str) -> frozenset[str]:
@@ -106,7 +116,9 @@ def asked_events(text: str) -> frozenset[str]:
 
 def add_notices(connection: Connection, rows: Sequence[Notice]) -> None:
     """Store new notices, which are due at once."""
-    new = [plain(row) | {"tries": 0, "due_at": row.at, "told": "[]"} for row in rows]
+    new = [{**plain(row), "tries": 0, "due_at": row.at, "told": "[]"} for row in rows]
+    for values in new:
+        values["user_name"] = values.pop("user")
     add(connection, schema.notices, new)
 
 
@@ -131,24 +143,29 @@ def delay_notices(connection: Connection, rows: Iterable[NoticeDelayed]) -> None
 def due_notices(connection: Connection, now: float, limit: int) -> DueNotices:
     """Read the notices that are due, at most `limit` of them; `now` is seconds since the epoch."""
     table = schema.notices
-    query = select(table).where(table.c.due_at <= now).order_by(table.c.number).limit(limit)
+    turn = func.row_number().over(partition_by=table.c.user_name, order_by=table.c.number)
+    ranked = select(table, turn.label("turn")).where(table.c.due_at <= now).subquery()
+    query = select(ranked).order_by(ranked.c.turn, ranked.c.number).limit(limit)
     rows = connection.execute(query).mappings().all()
-    counted = select(
-        func.count(), func.min(table.c.due_at).filter(table.c.due_at > now)
-    ).select_from(table)
-    waiting, next_at = connection.execute(counted).one()
-    return DueNotices(due=[_due(row) for row in rows], next_at=next_at, waiting=waiting)
+    next_at = select(func.min(table.c.due_at)).where(table.c.due_at > now)
+    counted = select(table.c.user_name, func.count()).group_by(table.c.user_name)
+    return DueNotices(
+        due=[_due(row) for row in rows],
+        next_at=connection.execute(next_at).scalar(),
+        waiting={row[0]: row[1] for row in connection.execute(counted)},
+    )
 
 
-def oldest_notices(connection: Connection, count: int) -> list[Notice]:
-    """The oldest notices."""
+def oldest_notices(connection: Connection, user: str, count: int) -> list[Notice]:
+    """The oldest notices of a user."""
     table = schema.notices
-    query = select(table).order_by(table.c.number).limit(count)
+    query = select(table).where(table.c.user_name == user).order_by(table.c.number).limit(count)
     return [_due(row).notice for row in connection.execute(query).mappings()]
 
 
 def _due(row: Mapping[Any, Any]) -> DueNotice:
-    names = ("event", "state", "run", "text", "at", "whole_array", "key")
-    notice = Notice(job=JobId(row["job"]), **{name: row[name] for name in names})
+    names = ("event", "state", "run", "text", "at", "whole_array", "elements", "key")
+    told_of = {name: row[name] for name in names}
+    notice = Notice(job=JobId(row["job"]), user=row["user_name"], **told_of)
     told = frozenset(loads(list[str], row["told"]))
     return DueNotice(notice=notice, tries=row["tries"], told=told)

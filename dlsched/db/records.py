@@ -7,19 +7,15 @@ with the changes that they explain. Times are seconds since the epoch, UTC, for 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dlsched.db.checkpoints import CheckpointsMarked
-from dlsched.db.rungs import RungReached
-from dlsched.db.speeds import SpeedsForgotten, SpeedsSet
-from dlsched.db.task_runs import TasksEnded, TasksGiven
-from dlsched.db.tenants import OPERATOR, Tenant
-from dlsched.db.trainings import CurvesRow, TrainingRow
 from dlsched.jobs.sweep import Sweep, filled
 from dlsched.jobs.typed_forms import JobFields
 from dlsched.protocol.messages import JobId, NodeName, RunId
+from dlsched.tenants.fields import OPERATOR, Tenant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +110,10 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldChanged:
-    """A job is held by its user or an operator, or is released."""
+    """A job is held by its user, an operator or because of its prolog, or is released."""
 
     job: JobId
-    held: str  # "", "user", "admin"
+    held: str  # "", "user", "admin", "launch"
     actor: str
 
 
@@ -241,6 +237,25 @@ class CheckpointCommitted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClockMoved:
+    """The daemon's clock was set: the times of what is live move with it, to be one clock's.
+
+    Attributes:
+        by_s: how far.
+        since: times from here on are of the clock as it is now, and do not move; inf: none are.
+        until: up to here; a clock that was set back has had later times before.
+    """
+
+    by_s: float
+    since: float = math.inf
+    until: float = math.inf
+
+    def moved(self, time: float) -> float:
+        """A time, as the clock has it now."""
+        return time if self.since <= time <= self.until else time + self.by_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDescribed:
     """The description that a node sent, as JSON of `NodeFacts`."""
 
@@ -293,31 +308,3 @@ class TenantsConfigured:
 
     tenants: tuple[Tenant, ...]
     at: float
-
-
-Record = (
-    HoldChanged
-    | EnvironmentGiven
-    | FieldsChanged
-    | Event
-    | RoundDone
-    | PolicySet
-    | PolicyState
-    | Prediction
-    | Progress
-    | CheckpointCommitted
-    | CheckpointsMarked
-    | NodeDescribed
-    | NodesHeard
-    | Drained
-    | TenantSet
-    | TenantRemoved
-    | TenantsConfigured
-    | SpeedsSet
-    | SpeedsForgotten
-    | TrainingRow
-    | CurvesRow
-    | RungReached
-    | TasksGiven
-    | TasksEnded
-)

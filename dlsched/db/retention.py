@@ -6,6 +6,7 @@ live job depends on it, and while an element of its array is live.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, exists, func, or_, select
@@ -13,6 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, delete, exists, f
 from dlsched.db import schema
 from dlsched.db.checkpoints import DELETED
 from dlsched.db.statements import chunks
+from dlsched.db.stored_bytes import ROW_BYTES, bytes_of_actions, count_bytes, remove_programs
 from dlsched.protocol.messages import JobId
 
 
@@ -83,22 +85,39 @@ def remove_jobs(connection: Connection, rows: list[JobsRemoved]) -> None:
     jobs, runs = schema.jobs, schema.runs
     for some in chunks(job for row in rows for job in row.jobs):
         found = connection.execute(
-            select(jobs.c.job, jobs.c.body, jobs.c.array).where(jobs.c.job.in_(some), ~jobs.c.live)
+            select(jobs.c.job, jobs.c.user_name, jobs.c.body, jobs.c.array).where(
+                jobs.c.job.in_(some), ~jobs.c.live
+            )
         ).all()
         gone = [row.job for row in found]
+        fewer = bytes_of_actions(connection, schema.events.c.job.in_(gone))
         started = connection.execute(select(runs.c.run_id).where(runs.c.job.in_(gone))).scalars()
         for run_ids in chunks(list(started)):
             for table in (schema.run_members, schema.progress, schema.runs):
                 connection.execute(delete(table).where(table.c.run_id.in_(run_ids)))
         for table in _OF_JOBS:
             connection.execute(delete(table).where(table.c.job.in_(gone)))
-        _remove_unused(connection, jobs.c.body, {row.body for row in found}, _OF_BODIES)
-        _remove_unused(connection, jobs.c.array, {row.array for row in found}, (schema.arrays,))
+        jobs_of = Counter(row.user_name for row in found)
+        fewer += Counter({user: count * ROW_BYTES for user, count in jobs_of.items()})
+        bodies = _unused(connection, jobs.c.body, {row.body for row in found})
+        fewer += remove_programs(connection, bodies)
+        arrays = _unused(connection, jobs.c.array, {row.array for row in found})
+        for table in _OF_BODIES:
+            connection.execute(delete(table).where(table.c.body.in_(bodies)))
+        connection.execute(delete(schema.arrays).where(schema.arrays.c.array.in_(arrays)))
+        count_bytes(connection, {user: -count for user, count in fewer.items()})
 
 
 # those that name a job come before it
 _OF_JOBS: tuple[Table, ...] = (
-    *(schema.job_story, schema.checkpoints, schema.predictions, schema.trainings, schema.curves),
+    *(
+        schema.job_story,
+        schema.served,
+        schema.checkpoints,
+        schema.predictions,
+        schema.trainings,
+        schema.curves,
+    ),
     *(schema.rungs, schema.task_runs, schema.gpu_work, schema.events, schema.jobs),
 )
 _OF_BODIES: tuple[Table, ...] = (
@@ -106,26 +125,11 @@ _OF_BODIES: tuple[Table, ...] = (
 )
 
 
-def _remove_unused(
-    connection: Connection,
-    column: ColumnElement[int],
-    keys: set[int | None],
-    tables: tuple[Table, ...],
-) -> None:
-    """Delete rows to which no job refers any more.
-
-    Args:
-        connection: to write to.
-        column: of `jobs`, which refers to them.
-        keys: the keys to look at.
-        tables: with a column of the same name.
-    """
+def _unused(connection: Connection, column: ColumnElement[int], keys: set[int | None]) -> list[int]:
+    """Those of some keys, at most `MANY`, to which a column of `jobs` does not refer any more."""
     known = [key for key in keys if key is not None]
-    for some in chunks(known):
-        used = set(connection.execute(select(column).where(column.in_(some))).scalars())
-        unused = [key for key in some if key not in used]
-        for table in tables:
-            connection.execute(delete(table).where(table.c[str(column.key)].in_(unused)))
+    used = set(connection.execute(select(column).where(column.in_(known))).scalars())
+    return [key for key in known if key not in used]
 
 
 def remove_lines(connection: Connection, rows: list[LinesRemoved]) -> None:
@@ -134,4 +138,8 @@ def remove_lines(connection: Connection, rows: list[LinesRemoved]) -> None:
         for table in (schema.events, schema.rounds):
             oldest = select(table.c.id).order_by(table.c.id).limit(row.most).subquery()
             last = select(func.max(oldest.c.id)).scalar_subquery()
-            connection.execute(delete(table).where(table.c.id <= last, table.c.at < row.before))
+            old = and_(table.c.id <= last, table.c.at < row.before)
+            if table is schema.events:
+                fewer = bytes_of_actions(connection, old)
+                count_bytes(connection, {user: -count for user, count in fewer.items()})
+            connection.execute(delete(table).where(old))

@@ -19,7 +19,6 @@ from sqlalchemy import RowMapping
 from dlsched.core.errors import BadInput
 from dlsched.db.errors import StoreCorrupt
 from dlsched.protocol import messages as m
-from dlsched.protocol.gpu_shares import part_of
 from dlsched.protocol.json_form import dumps, loads, value_of
 from dlsched.protocol.ledger import (
     Cause,
@@ -197,7 +196,7 @@ def run_values(run: Run) -> Values:
         "released": run.released,
         "follows": run.follows,
         "hand_over": run.hand_over,
-        "live": not run.is_over,
+        "live": not run.is_over or bool(run.stuck_on),
     }
 
 
@@ -250,13 +249,6 @@ def run_of(row: Row, members: Sequence[Member]) -> Run:
         )
 
 
-def executed_s(run: Run) -> float:
-    """For how long a run has executed, in seconds, as its nodes have reported."""
-    return max(
-        (each.exit.ran_s for each in run.members.values() if each.exit is not None), default=0.0
-    )
-
-
 def ended_at(run: Run, heard: float) -> float:
     """When a run that is over has ended, in seconds since the epoch.
 
@@ -271,19 +263,10 @@ def ended_at(run: Run, heard: float) -> float:
     return min(heard, max(known)) if known and len(known) == len(told) else heard
 
 
-def gpu_s(run: Run, job: Job) -> float:
-    """GPU time in seconds that a run's nodes have reported; parts of GPUs count as parts."""
-    ends = [(each, each.exit) for each in run.members.values()]
-    held = sum(len(each.gpus) * record.ran_s for each, record in ends if record is not None)
-    return float(held) * part_of(job.request.gpu_share)
-
-
 class RunGrowth(NamedTuple):
-    """What changes of runs add to their job's figures: counts, and seconds."""
+    """How much changes of runs add to their job's counts."""
 
     starts: int = 0
-    executed_s: float = 0.0
-    gpu_s: float = 0.0
     migrations: int = 0
     resizes: int = 0
 
@@ -292,17 +275,14 @@ def growth_of(old: Run | None, run: Run, job: Job) -> RunGrowth:
     """Compare a run of a job with what it was before, None where it is new.
 
     A stop for a move or a resize that came too late, because the job ended by itself, counts as
-    neither. A run that only follows another one has not begun; its GPUs are its job's.
+    neither. A run that only follows another one has not begun.
     """
-    spent = gpu_s(run, job) - (gpu_s(old, job) if old is not None else 0.0)
     if run.follows is not None:
-        return RunGrowth(gpu_s=spent)
+        return RunGrowth()
     ends = run.is_over and not (old is not None and old.is_over)
     goes_on = ends and judge(run, job)[0] is Cause.REQUEUED
     return RunGrowth(
         starts=int(run.released and not (old is not None and old.released and not old.follows)),
-        executed_s=executed_s(run) - (executed_s(old) if old is not None else 0.0),
-        gpu_s=spent,
         migrations=int(goes_on and run.stop is m.StopReason.MIGRATE),
         resizes=int(goes_on and run.stop is m.StopReason.RESIZE),
     )

@@ -7,6 +7,8 @@ are partial, so that a look-up of live rows costs the same however long the hist
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
@@ -28,7 +30,21 @@ from sqlalchemy import (
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
-VERSION = "0020"  # of the tables below: the newest migration
+from dlsched.tenants.field import Form, Row, rows_of
+from dlsched.tenants.fields import (
+    Account,
+    Partition,
+    PriorityClass,
+    Quota,
+    Reservation,
+    Tenant,
+    User,
+    Vc,
+)
+
+MIGRATIONS = Path(__file__).parent / "migrations" / "versions"
+_VERSIONS = sorted(each.stem[1:5] for each in MIGRATIONS.glob("v[0-9]*.py"))
+FIRST, VERSION = _VERSIONS[0], _VERSIONS[-1]  # that is converted; of the tables below
 
 METADATA = MetaData(
     naming_convention={
@@ -79,9 +95,29 @@ def _set() -> tuple[Column[Any], ...]:
     return _words("source"), _words("set_by"), _seconds("set_at")
 
 
-def _name_lists(*names: str) -> tuple[Column[Any], ...]:
-    """Columns of JSON lists, empty in older rows."""
-    return tuple(Column(name, Words, nullable=False, server_default="[]") for name in names)
+def _said(kind: type[Tenant]) -> Iterator[Column[Any]]:
+    """The columns of what a kind of tenant says of itself, from its rows; lists are JSON."""
+    types: dict[Form, Any] = {"whole": Integer, "flag": Boolean}
+    types |= dict.fromkeys(("text", "hosts", "names"), Words)
+    for name, row in rows_of(kind).items():
+        if not row.members:
+            yield Column(
+                name,
+                types.get(row.form, Double),
+                nullable=row.default is None,
+                server_default=_before(row) if row.filled else None,
+            )
+
+
+def _before(row: Row) -> Any:
+    """What a row of before has in a column that a migration has added."""
+    if row.form == "flag":
+        return false()
+    return "[]" if row.form == "names" else str(row.default)
+
+
+def _tenants(name: str, kind: type[Tenant]) -> Table:
+    return _table(name, Column("name", Words, primary_key=True), *_said(kind), *_set())
 
 
 def _live(table: Table, *columns: str) -> Index:
@@ -124,6 +160,34 @@ job_bodies = _table(
     Column("body", Number, primary_key=True, autoincrement=False),  # the first job with it
     Column("content", Text, nullable=False),  # JSON of JobBody, without other tables' parts
     Column("seal", Text, nullable=False),  # salted digest of the environment, for comparing
+    Column("program", Words, nullable=False, server_default=""),  # names what is executed
+    Column("program_bytes", Number, nullable=False, server_default="0"),  # of its text
+)
+
+programs = (
+    _table(  # what jobs execute; read for launches and for one job's details, never for lists
+        "programs",
+        Column(
+            "body", Number, ForeignKey("job_bodies.body"), primary_key=True, autoincrement=False
+        ),
+        _words("user_name"),
+        Column("argv", Text, nullable=False),  # JSON
+        Column("script", Text),  # digest of one of the user's scripts
+        Index("programs_by_script", "user_name", "script"),
+    )
+)
+
+scripts = _table(  # each script of a user once
+    "scripts",
+    Column("user_name", Words, primary_key=True),
+    Column("digest", Text, primary_key=True),
+    Column("content", LargeBinary, nullable=False),
+)
+
+stored_bytes = _table(  # what jobs of each user take here, ended ones too; see db.stored_bytes
+    "stored_bytes",
+    Column("user_name", Words, primary_key=True),
+    Column("bytes", Number, nullable=False),
 )
 
 job_environments = _table(  # secret: never exported, deleted with the last live job that uses it
@@ -186,8 +250,6 @@ jobs = _table(
     _seconds("first_started_at"),
     _seconds("started_at"),
     _seconds("ended_at"),
-    _seconds("executed_s", nullable=False),
-    _seconds("gpu_s", nullable=False),
     Column("starts", Integer, nullable=False),
     Column("migrations", Integer, nullable=False),
     Column("resizes", Integer, nullable=False),
@@ -202,6 +264,32 @@ Index("jobs_by_user_end", jobs.c.user_name, jobs.c.ended_at, jobs.c.job)
 Index("jobs_by_body", jobs.c.body)
 Index("jobs_by_shape", jobs.c.array)
 Index("jobs_by_array", jobs.c.array_job, jobs.c.array_task)
+
+served = _table(  # what jobs have received: their rows of the columns of these names; see db.served
+    "served",
+    Column("job", Number, ForeignKey("jobs.job"), primary_key=True, autoincrement=False),
+    _words("run_id"),  # of its present run; empty: none
+    _flag("holds"),  # whether it is on GPUs since `since`
+    Column("measured_starts", Integer, nullable=False),  # of which `restart_s` is the sum
+    Column("failed_starts", Integer, nullable=False),
+    _seconds("not_before"),  # since the epoch, as are the next three
+    _seconds("since", nullable=False),
+    _seconds("progress_from"),
+    _seconds("first_start"),
+    _seconds("held_s", nullable=False),
+    _seconds("executed", nullable=False),
+    _seconds("saved", nullable=False),
+    Column("attained", Double, nullable=False),  # GPU-seconds
+    _seconds("lost_s", nullable=False),
+    _seconds("overhead_s", nullable=False),
+    _seconds("restart_s", nullable=False),
+    Column("gpus_now", Integer, nullable=False),
+    Column("largest_scale", Integer, nullable=False),
+    Column("starts", Integer, nullable=False),
+    Column("preemptions", Integer, nullable=False),
+    Column("migrations", Integer, nullable=False),
+    Column("resizes", Integer, nullable=False),
+)
 
 job_story = _table(
     "job_story",
@@ -233,7 +321,12 @@ runs = _table(
     _seconds("released_at"),
     _seconds("ended_at"),
     _words("end"),
-    _seconds("executed_s", nullable=False),
+    # what it has received; see core.service_clock
+    _seconds("executed_s", nullable=False),  # on its GPUs
+    _seconds("worked_s", nullable=False, server_default="0"),
+    _seconds("lost_s", nullable=False, server_default="0"),
+    _seconds("overhead_s", nullable=False, server_default="0"),
+    _seconds("starting_s", nullable=False, server_default="0"),
     _seconds("gpu_s", nullable=False),
 )
 _live(runs, "job", "run")
@@ -488,6 +581,8 @@ notices = _table(  # what users are still to be told
     Column("tries", Integer, nullable=False),  # that have failed
     Column("due_at", Double, nullable=False, index=True),
     Column("told", Text, nullable=False),  # JSON: the receivers that have it
+    Column("user_name", Words, nullable=False, server_default=""),
+    Column("elements", Integer, nullable=False, server_default="0"),  # told of together
 )
 
 # -- people ----------------------------------------------------------------------------------------
@@ -498,17 +593,7 @@ users = _table(
     Column("uid", Number),  # known after the first submission
     _seconds("first_seen_at"),
     _flag("added"),  # by an operator, with the columns below
-    _words("account"),
-    _words("vc"),
-    *_set(),
-)
-
-accounts = _table(
-    "accounts",
-    Column("name", Words, primary_key=True),
-    _words("parent"),
-    Column("weight", Double, nullable=False),
-    _words("vc"),
+    *_said(User),
     *_set(),
 )
 
@@ -519,80 +604,27 @@ account_members = _table(
     Column("source", Words, primary_key=True),
 )
 
-vcs = _table(
-    "vcs",
-    Column("name", Words, primary_key=True),
-    Column("gpus", Integer),
-    _words("nodes"),  # a host list
-    Column("guaranteed", Integer),
-    _flag("borrow"),
-    *_set(),
-    Column(
-        "parent", Words, nullable=False, server_default=""
-    ),  # the virtual cluster that contains it
-)
-
-partitions = _table(
-    "partitions",
-    Column("name", Words, primary_key=True),
-    _words("nodes"),  # a host list; empty: all
-    _seconds("max_time_s"),
-    _flag("is_default"),
-    *_set(),
-    *_name_lists("users", "accounts", "groups"),
-    _seconds("default_time_s"),
-    Column("memory_gb_per_gpu", Double),
-    Column("cpus_per_gpu", Integer),
-)
-
-priority_classes = _table(
-    "priority_classes",
-    Column("name", Words, primary_key=True),
-    Column("priority", Double, nullable=False),
-    _words("preempts"),  # a JSON list of names, as are users and accounts
-    _seconds("grace_s"),
-    _seconds("max_time_s"),
-    Column("gpus", Integer),
-    Column("gpus_per_user", Integer),
-    Column("jobs", Integer),
-    Column("jobs_per_user", Integer),
-    _words("users"),
-    _words("accounts"),
-    _flag("is_default"),
-    *_set(),
-)
-
-reservations = _table(
-    "reservations",
-    Column("name", Words, primary_key=True),
-    _words("nodes"),  # a host list
-    _seconds("start_at", nullable=False),
-    _seconds("end_at", nullable=False),
-    _words("users"),  # a JSON list of names, as are accounts
-    _words("accounts"),
-    _flag("maintenance"),
-    _words("reason"),
-    *_set(),
-)
-
+accounts = _tenants("accounts", Account)
+vcs = _tenants("vcs", Vc)
+partitions = _tenants("partitions", Partition)
+priority_classes = _tenants("priority_classes", PriorityClass)
+reservations = _tenants("reservations", Reservation)
 quotas = _table(
     "quotas",
     Column("kind", Words, primary_key=True),  # user, account, vc
     Column("name", Words, primary_key=True),
-    Column("gpus", Integer),
-    Column("jobs", Integer),
-    Column("gpu_hours", Double),
-    _seconds("window_s"),
+    *_said(Quota),
     *_set(),
 )
 
-usage = _table(  # what the ended runs of each owner have used, decayed
+usage = _table(  # what each owner has used, decayed, and has held since
     "usage",
     Column("user_name", Words, primary_key=True),
     Column("account", Words, primary_key=True),
     Column("vc", Words, primary_key=True),
     Column("gpu_s", Double, nullable=False),  # as it counted at `at`
     _seconds("at", nullable=False),
+    Column("gpus", Double, nullable=False, server_default="0"),  # parts of GPUs count as parts
 )
 
 tokens = _table(

@@ -7,6 +7,7 @@ write under an old epoch is refused. A row that cannot be read stops the program
 from __future__ import annotations
 
 import logging
+import os
 import random
 import threading
 import time
@@ -16,11 +17,12 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, delete, select
 
-from dlsched.core.cluster.site_rules import WEEK_S
 from dlsched.db import schema
+from dlsched.db.database_file import DatabaseFile
 from dlsched.db.engine import (
     Conflict,
     check_integrity,
+    database_path,
     is_sqlite,
     open_engine,
     reading,
@@ -48,14 +50,19 @@ LONGEST_WAIT_S = 0.5
 REMEMBERED = 256  # transactions of an epoch that may still be repeated
 
 
+def _file_of(engine: Engine) -> str:
+    """The path of a SQLite database; empty: the database is no file of this machine."""
+    return str(database_path(engine.url)) if is_sqlite(engine) and engine.url.database else ""
+
+
 class Store(reads.Reads):
     """One database. Only one thread calls `persist`; any thread reads."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self.leadership = leadership_of(engine)
+        self._file = DatabaseFile(_file_of(engine))
         self.transactions = 0  # that this store has committed
-        self.half_life_s = WEEK_S  # seconds after which usage counts half
         self._leading = threading.Lock()
         self._chance = random.Random()
 
@@ -110,6 +117,19 @@ class Store(reads.Reads):
         """The database's URL without its password."""
         return shown(self.engine.url)
 
+    def disk_room(self) -> tuple[int, int] | None:
+        """Bytes that are left on the database's disk, and all of it; None where that is unknown.
+
+        So it is on another machine, and where the disk itself does not answer.
+        """
+        if not is_sqlite(self.engine):
+            return None
+        try:
+            disk = os.statvfs(database_path(self.engine.url).parent)
+        except OSError:
+            return None
+        return disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+
     @property
     def tokens(self) -> StoredTokens:
         """Records of remote tokens."""
@@ -132,6 +152,7 @@ class Store(reads.Reads):
         Raises:
             StoreUnavailable: the database does not answer now.
         """
+        self._file.check()
         with self._leading:
             return self._patiently(lambda: self.leadership.confirm(epoch))
 
@@ -164,7 +185,9 @@ class Store(reads.Reads):
             StoreUnavailable: it was not stored, or that is unknown; send it again under its number.
             InvariantBroken: the changes are not possible; a defect.
         """
+        self._file.check()
         self._patiently(lambda: self._persist(epoch, number, writes, at))
+        self._file.check()  # else it may be stored where no later process finds it
 
     def _persist(self, epoch: Epoch, number: int, writes: Sequence[Write], at: float) -> None:
         done = schema.transactions
@@ -178,7 +201,7 @@ class Store(reads.Reads):
             if number % REMEMBERED == 0:
                 old = done.c.number < number - REMEMBERED
                 connection.execute(delete(done).where(done.c.epoch == epoch, old))
-            carried = carry_out(connection, epoch, writes, at, self.half_life_s)
+            carried = carry_out(connection, epoch, writes, at)
             rows = [write.row for write in writes if isinstance(write, Attach)]
             told = (*carried.events, *carried.notices)
             store_attached(connection, carried.epoch, [*rows, *told], at)

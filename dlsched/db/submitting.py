@@ -1,19 +1,26 @@
-"""New jobs as rows; elements of an array share one body, one environment and one shape."""
+"""New jobs as rows; elements of an array share one body, one environment and one shape.
+
+A script is stored once for each of its users, so that jobs that differ in arguments share it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
 from dlsched.core.errors import InvariantBroken
 from dlsched.db import schema
-from dlsched.db.contents import ContentGiven, JobContent, environment_text
+from dlsched.db.contents import ContentGiven, ContentSizes, JobContent, environment_text
 from dlsched.db.notices import Notify
 from dlsched.db.records import ArrayShape, JobBody, JobSpec
-from dlsched.db.rows import Values, job_values, request_text
-from dlsched.db.statements import add
+from dlsched.db.rows import Values, job_values, request_text, texts
+from dlsched.db.statements import add, add_unless_there
+from dlsched.db.stored_bytes import ROW_BYTES, count_bytes
 from dlsched.db.tenant_rows import note_user
 from dlsched.protocol.json_form import dumps, plain
 from dlsched.protocol.ledger import Job, Request, Submit
@@ -27,14 +34,10 @@ NO_SPEC = {
 
 
 # fields that are made of others, or that have columns or tables of their own
-ELSEWHERE = ("program", "seal", "environment", "dependencies")
+ELSEWHERE = ("program", "seal", "dependencies")
 # Fields whose default is to be empty are left out of a row when they are. Every other default is
 # written, so that a later one does not change what was stored.
-EMPTY = {
-    name: value
-    for name, value in (plain(JobBody(name="-")) | plain(JobContent())).items()
-    if not value
-}
+EMPTY = {name: value for name, value in plain(JobBody(name="-")).items() if not value}
 
 
 class Submission:
@@ -51,8 +54,13 @@ class Submission:
         self._kept: list[object] = []  # keeps every id() unique
         self._rows: dict[str, list[Values]] = {
             name: []
-            for name in ("job_bodies", "job_environments", "dependencies", "arrays", "jobs")
+            for name in (
+                *("job_bodies", "programs", "job_environments", "dependencies", "arrays", "jobs"),
+            )
         }
+        self._scripts: dict[tuple[str, str], bytes] = {}  # by user and digest
+        self._digest_of: dict[int, str] = {}  # id() of a script -> its digest
+        self._bytes: Counter[str] = Counter()  # that the database keeps of each user, more
         self._users: dict[str, int] = {}
         self._environment: tuple[object, str] = (None, "")  # the last one, and its text
 
@@ -61,6 +69,7 @@ class Submission:
         if write.job in self.jobs:
             raise InvariantBroken(f"job {write.job} is submitted twice")
         self.jobs.add(write.job)
+        self._bytes[write.request.user] += ROW_BYTES
         self._rows["jobs"].append(self._job_row(write.job, write.request))
 
     def _job_row(self, number: JobId, request: Request) -> Values:
@@ -77,8 +86,6 @@ class Submission:
             "live": True,
             "held": "",
             "submitted_at": self.at,
-            "executed_s": 0.0,
-            "gpu_s": 0.0,
             "starts": 0,
             "migrations": 0,
             "resizes": 0,
@@ -91,7 +98,7 @@ class Submission:
 
     def _spec(self, number: JobId, spec: JobSpec) -> Values:
         body, array = spec.body, spec.array
-        key = self.bodies[number] = self._body(number, body)
+        key = self.bodies[number] = self._body(number, spec.user, body)
         self._users[spec.user] = spec.uid
         if body.notify:
             first = JobId(number - spec.index) if array is not None else None
@@ -112,7 +119,7 @@ class Submission:
             "notify": body.notify,
         }
 
-    def _body(self, number: JobId, body: JobBody) -> int:
+    def _body(self, number: JobId, user: str, body: JobBody) -> int:
         known = self._same_body.get(id(body))
         if known is not None:
             return known
@@ -121,15 +128,26 @@ class Submission:
         content = self._contents.get(number, JobContent())
         public = {
             name: value
-            for name, value in (plain(body) | plain(content)).items()
+            for name, value in plain(body).items()
             if name not in ELSEWHERE and not (name in EMPTY and value == EMPTY[name])
         }
+        asked, argv = json.dumps(public, separators=(",", ":")), texts(content.argv)
+        self._bytes[user] += len(asked) + len(argv)
         row = {
             "body": number,
-            "content": json.dumps(public, separators=(",", ":")),
+            "content": asked,
             "seal": body.seal,
+            "program": body.program,
+            "program_bytes": ContentSizes().of_content(replace(content, environment={})),
         }
         self._rows["job_bodies"].append(row)
+        program = {
+            "body": number,
+            "user_name": user,
+            "argv": argv,
+            "script": self._script(user, content.script) if content.script else None,
+        }
+        self._rows["programs"].append(program)
         if content.environment:
             text = self._text_of(content)
             self._rows["job_environments"].append({"body": number, "variables": text})
@@ -145,6 +163,15 @@ class Submission:
             for position, dependency in enumerate(body.dependencies)
         ]
         return number
+
+    def _script(self, user: str, script: bytes) -> str:
+        """The digest of a script, which is stored with the rows."""
+        if id(script) not in self._digest_of:
+            self._digest_of[id(script)] = hashlib.sha256(script).hexdigest()
+            self._kept.append(script)
+        digest = self._digest_of[id(script)]
+        self._scripts[user, digest] = script
+        return digest
 
     def _text_of(self, content: JobContent) -> str:
         """The environment as text, made once where jobs share it."""
@@ -165,9 +192,17 @@ class Submission:
 
     def store(self, connection: Connection) -> None:
         """Insert the rows of the jobs taken so far: those of 10,000 at once would fill 40 MB."""
+        for (user, digest), script in self._scripts.items():
+            row = {"user_name": user, "digest": digest, "content": script}
+            if add_unless_there(connection, schema.scripts, row):
+                self._bytes[user] += len(script)
+        self._scripts.clear()
         for name, rows in self._rows.items():
             add(connection, schema.METADATA.tables[name], rows)
             rows.clear()
+
+    def finish(self, connection: Connection) -> None:
+        """Note which users have submitted, and how much is stored of each: once for all jobs."""
         for name, uid in self._users.items():
             note_user(connection, name, uid, self.at)
-        self._users.clear()
+        count_bytes(connection, self._bytes)

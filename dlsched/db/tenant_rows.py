@@ -8,7 +8,7 @@ change does no harm.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
@@ -17,20 +17,17 @@ from dlsched.db import schema
 from dlsched.db.records import TenantRemoved, TenantsConfigured, TenantSet
 from dlsched.db.rows import Row, of_row, record_of, strings, texts
 from dlsched.db.statements import add, put, put_where
-from dlsched.db.tenants import (
+from dlsched.protocol.json_form import plain
+from dlsched.tenants.field import rows_of
+from dlsched.tenants.fields import (
     FILE,
+    KINDS,
     Account,
-    Partition,
-    PriorityClass,
-    Quota,
-    Reservation,
     Tenant,
     TenantKey,
     User,
-    Vc,
     key_of,
 )
-from dlsched.protocol.json_form import plain
 
 _TABLES = {
     "user": schema.users,
@@ -40,12 +37,6 @@ _TABLES = {
     "class": schema.priority_classes,
     "reservation": schema.reservations,
     "quota": schema.quotas,
-}
-# lists of names that are stored as JSON, by kind
-_LISTS = {
-    "class": ("preempts", "users", "accounts"),
-    "partition": ("users", "accounts", "groups"),
-    "reservation": ("users", "accounts"),
 }
 
 
@@ -100,17 +91,12 @@ def replace_configured(connection: Connection, rows: Sequence[TenantsConfigured]
 def _values(tenant: Tenant) -> dict[str, Any]:
     """The columns of a tenant; members have a table of their own."""
     values: dict[str, Any] = plain(tenant)
-    match tenant:
-        case User():
-            values["added"] = True
-            del values["accounts"]
-        case Account():
-            del values["users"]
-        case Partition():
-            values["is_default"] = values.pop("default")
-    for name in _LISTS.get(key_of(tenant)[0], ()):
-        values[name] = texts(getattr(tenant, name))
-    return values
+    for name, row in rows_of(type(tenant)).items():
+        if row.members:
+            del values[name]
+        elif row.form == "names":
+            values[name] = texts(getattr(tenant, name))
+    return values | ({"added": True} if isinstance(tenant, User) else {})
 
 
 def _set_members(connection: Connection, tenant: Tenant, source: str) -> None:
@@ -168,7 +154,7 @@ def read_tenants(connection: Connection) -> tuple[TenantSet, ...]:
             query = query.where(table.c.added)
         for row in connection.execute(query).mappings():
             with of_row(table.name, row["name"]):
-                tenant = _tenant(kind, row, accounts_of, users_of)
+                tenant = _tenant(kind, row, {"user": accounts_of, "account": users_of})
             found.append(
                 TenantSet(
                     tenant=tenant,
@@ -180,21 +166,14 @@ def read_tenants(connection: Connection) -> tuple[TenantSet, ...]:
     return tuple(found)
 
 
-def _tenant(  # noqa: PLR0911  # one a kind
-    kind: str, row: Row, accounts_of: dict[str, list[str]], users_of: dict[str, list[str]]
-) -> Tenant:
-    lists = {name: strings(row[name]) for name in _LISTS.get(kind, ())}
-    match kind:
-        case "user":
-            return record_of(User, row, accounts=tuple(accounts_of[row["name"]]))
-        case "account":
-            return record_of(Account, row, users=tuple(users_of[row["name"]]))
-        case "partition":
-            return record_of(Partition, row, **lists, default=bool(row["is_default"]))
-        case "class":
-            return record_of(PriorityClass, row, **lists, is_default=bool(row["is_default"]))
-        case "reservation":
-            return record_of(Reservation, row, **lists, maintenance=bool(row["maintenance"]))
-        case "vc":
-            return record_of(Vc, row)
-    return record_of(Quota, row)
+def _tenant(kind: str, row: Row, members: Mapping[str, Mapping[str, list[str]]]) -> Tenant:
+    """A tenant from its row, and from the names of `members` by its kind and name."""
+    values: dict[str, Any] = {}
+    for name, said in rows_of(KINDS[kind]).items():
+        if said.members:
+            values[name] = tuple(members[kind].get(row["name"], ()))
+        elif said.form == "names":
+            values[name] = strings(row[name])
+        elif said.form == "flag":
+            values[name] = bool(row[name])
+    return record_of(KINDS[kind], row, **values)

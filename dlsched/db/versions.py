@@ -50,7 +50,7 @@ def prepare(engine: Engine) -> None:
         with writing(engine) as connection:
             found = _create(connection, engine)
     if found != schema.VERSION:
-        raise SchemaMismatch(found, schema.VERSION)
+        raise SchemaMismatch(found, schema.VERSION, schema.FIRST)
 
 
 def _create(connection: Connection, engine: Engine) -> str:
@@ -85,7 +85,7 @@ def migrate(url: str) -> tuple[str | None, str]:
     """Bring a database to this program's version; returns the old and the new version.
 
     Raises:
-        SchemaMismatch: the database is newer than this program.
+        SchemaMismatch: the database is newer than this program, or too old.
     """
     from dlsched.db.migrations import upgrade  # noqa: PLC0415  # loads Alembic only here
 

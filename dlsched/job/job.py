@@ -7,6 +7,7 @@ ranks after the same step: save, have the checkpoint committed, exit with 143.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -178,7 +179,7 @@ class Job:
         if verdict.stop or verdict.save or self.checkpoint.is_due_at(self.steps):
             self._save_signal.asked = False
             self._doing("save")
-            self.checkpoint.save(self.steps, agreement, wait=verdict.stop)
+            self.checkpoint.save(self.steps, agreement, wait=verdict.stop, at_stop=verdict.stop)
         if verdict.stop:
             self._stop(agreement, verdict.left_s)
             return False
@@ -439,7 +440,7 @@ class Job:
             self._link.send(
                 words.StepDone(
                     step=self.steps,
-                    batch_s=sum(batches) / len(batches),
+                    batch_s=math.fsum(batches) / len(batches),
                     loss=finite.pop("loss", None),
                     gpu_memory=_gpu_memory(),
                     metrics=finite,

@@ -53,6 +53,7 @@ def launch(
     label: bool = False,
     output: Callable[[Started], Write] | None = None,
     limit_s: float = 0.0,
+    after_first_s: float = 0.0,
 ) -> int:
     """Start ranks and wait for them; return the highest code of those that end by themselves.
 
@@ -63,6 +64,7 @@ def launch(
         label: begin each line with its rank.
         output: is told of the start, and returns what takes the output; None: it is shown.
         limit_s: end the ranks after so long; 0: never.
+        after_first_s: kill the ranks that are left so long after the first one has ended; 0: never.
 
     Raises:
         JobError: when there is no keeper, or it refuses.
@@ -82,7 +84,9 @@ def launch(
             ) from None
         given = None if wanted.input_to is None else caller_input.find()
         _send_request(link, wanted, [] if given is None else [given])
-        return _Watch(link, given, label=label, output=output).until_done(limit_s)
+        watch = _Watch(link, given, label=label, output=output)
+        watch.after_first_s = after_first_s
+        return watch.until_done(limit_s)
 
 
 def _send_request(link: socket.socket, wanted: RunRanks, given: Sequence[int]) -> None:
@@ -127,6 +131,8 @@ class _Watch:
         self._codes: list[int] = []
         self._unfinished: dict[tuple[int, int], bytes] = {}  # unfinished lines, by rank and stream
         self._done = False
+        self.after_first_s = 0.0
+        self._kill_at: float | None = None
 
     def until_done(self, limit_s: float) -> int:
         end = time.monotonic() + limit_s if limit_s else None
@@ -140,8 +146,10 @@ class _Watch:
             try:
                 while not self._done:
                     self._watch_input(ready)
-                    left = None if end is None else end - time.monotonic()
-                    if left is not None and left <= 0:
+                    self._kill_when_due()
+                    due = [at for at in (end, self._kill_at) if at is not None]
+                    left = min(due) - time.monotonic() if due else None
+                    if end is not None and time.monotonic() >= end:
                         raise JobError(f"run: the time limit of {limit_s:g} s is over")
                     for key, _ in ready.select(left):
                         if key.fileobj is woken:
@@ -155,6 +163,14 @@ class _Watch:
                 for number, handler in before.items():
                     signal.signal(number, handler)
         return max(self._codes, default=0)
+
+    def _kill_when_due(self) -> None:
+        """Kill the ranks that are left when the first one has ended long enough ago."""
+        if self._kill_at is not None and time.monotonic() >= self._kill_at:
+            self._kill_at, self.after_first_s = None, 0.0
+            print("dlsched: run: the other ranks are killed: one has ended before", file=sys.stderr)
+            with contextlib.suppress(OSError):
+                self._link.send(encode(SignalRanks(number=signal.SIGKILL)), socket.MSG_NOSIGNAL)
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         with contextlib.suppress(OSError):
@@ -211,6 +227,8 @@ class _Watch:
 
     def _ended(self, end: Exited) -> None:
         """Note how a rank has ended; one that was ended with the others has no code of its own."""
+        if self.after_first_s and self._kill_at is None:
+            self._kill_at = time.monotonic() + self.after_first_s
         code, how = end.code, f"exit code {end.code}"
         if end.signal:
             code, how = 128 + end.signal, f"ended by signal {end.signal}"

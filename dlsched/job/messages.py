@@ -14,9 +14,9 @@ The library (a *rank*: a process that has sent `hello`) expects of the keeper:
 - `stop_at` names the step instead: every rank stops after it, or soon when it is past.
 - One rank sends `checkpoint` when the folder `path` is complete and durable. The keeper asks the
   daemon to commit it and answers `checkpoint` with `accepted`, `why` and the same `path`; `held`
-  names older checkpoints of the job that must stay, because other jobs begin at them. While the
-  daemon is away, the keeper keeps the newest checkpoint, asks later, and answers then. The training
-  does not wait for the answer, but a rank that stops does, within its deadline.
+  names older checkpoints of the job that must stay, because other jobs begin at them. One is asked
+  for at a time, until the daemon answers; of those that come meanwhile the newest follows. The
+  training does not wait for the answer, but a rank that stops does, within its deadline.
 - `DLSCHED_CKPT_DIR` is the job's folder, the same for all its runs; `DLSCHED_RESUME_FROM` is the
   `path` that was committed last, or empty.
 - A rank of a run that follows another one (`DLSCHED_FOLLOWS`) waits, ready, until the keeper sends
@@ -79,7 +79,6 @@ from typing import Any, ClassVar
 VERSION = 1
 MAX_MESSAGE = 192 * 1024  # bytes; fits the usual socket buffer of 208 KiB
 STACKS_SIGNAL = 44  # SIGRTMIN + 10: a rank writes the stacks of its threads
-OUTPUT_CHUNK = 32 * 1024  # bytes of output in one message, before base64
 INPUT_CHUNK = 32 * 1024  # bytes of input in one message, before base64
 INPUT_WINDOW = 1024 * 1024  # bytes of input that not every rank has taken yet
 EVERY_RANK = -1  # as `input_to`
@@ -500,7 +499,7 @@ def decode_from_keeper(packet: bytes) -> FromKeeper | None:
     return found
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, tuple):
@@ -528,7 +527,7 @@ def _decode(packet: bytes, known: Mapping[str, Any]) -> Any:
         raise (Nonsense if kind in _OF_TRAININGS else BadMessage)(str(error)) from None
 
 
-def _made(kind: Any, given: Mapping[str, Any]) -> Any:
+def _made(kind: Any, given: Mapping[str, object]) -> Any:
     values = {}
     for each in fields(kind):
         if given.get(each.name) is not None:
@@ -542,8 +541,11 @@ def _made(kind: Any, given: Mapping[str, Any]) -> Any:
         raise BadMessage(f"{kind.type}: missing {missing}") from None
 
 
-def _reader(kinds: type | tuple[type, ...], expected: str) -> Callable[[str, Any], Any]:
-    def read(name: str, value: Any) -> Any:
+Reader = Callable[[str, object], Any]  # of a field by its name; what it gives, its annotation says
+
+
+def _reader(kinds: type | tuple[type, ...], expected: str) -> Reader:
+    def read(name: str, value: object) -> Any:
         wanted = isinstance(value, kinds) and (kinds is bool or not isinstance(value, bool))
         if not wanted:
             raise BadMessage(f"{name}: {expected} expected, found {type(value).__name__}")
@@ -552,11 +554,19 @@ def _reader(kinds: type | tuple[type, ...], expected: str) -> Callable[[str, Any
     return read
 
 
+_integer = _reader(int, "a whole number")
 _characters = _reader(str, "text")
 _number = _reader((int, float), "a number")
 
 
-def _text(name: str, value: Any) -> str:
+def _whole(name: str, value: object) -> int:
+    found: int = _integer(name, value)
+    if not -(1 << 63) <= found < 1 << 63:
+        raise BadMessage(f"{name}: a whole number of 64 bits expected")
+    return found
+
+
+def _text(name: str, value: object) -> str:
     found: str = _characters(name, value)
     try:
         found.encode("utf-8", "surrogateescape")  # as file names may be
@@ -567,7 +577,7 @@ def _text(name: str, value: Any) -> str:
     return found
 
 
-def _real(name: str, value: Any) -> float:
+def _real(name: str, value: object) -> float:
     try:
         found = float(_number(name, value))
     except OverflowError:  # a whole number of hundreds of digits
@@ -577,38 +587,38 @@ def _real(name: str, value: Any) -> float:
     return found
 
 
-def _several(of: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
-    def read(name: str, value: Any) -> Any:
+def _several(of: Reader) -> Reader:
+    def read(name: str, value: object) -> tuple[Any, ...]:
         return tuple(of(name, item) for item in _reader(list, "a list")(name, value))
 
     return read
 
 
-def _mapping(of: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
-    def read(name: str, value: Any) -> Any:
+def _mapping(of: Reader) -> Reader:
+    def read(name: str, value: object) -> dict[str, Any]:
         entries = _reader(dict, "an object")(name, value)
         return {_text(name, key): of(f"{name}.{key}", item) for key, item in entries.items()}
 
     return read
 
 
-def _bytes(name: str, value: Any) -> bytes:
+def _bytes(name: str, value: object) -> bytes:
     try:
         return base64.b64decode(_text(name, value), validate=True)
     except binascii.Error:
         raise BadMessage(f"{name}: base64 expected") from None
 
 
-_READERS: dict[str, Callable[[str, Any], Any]] = {  # by the annotation of a field
-    "int": _reader(int, "a whole number"),
-    "int | None": _reader(int, "a whole number"),
+_READERS: dict[str, Reader] = {  # by the annotation of a field
+    "int": _whole,
+    "int | None": _whole,
     "float": _real,
     "float | None": _real,
     "bool": _reader(bool, "true or false"),
     "str": _text,
     "bytes": _bytes,
     "tuple[str, ...]": _several(_text),
-    "tuple[int, ...]": _several(_reader(int, "a whole number")),
+    "tuple[int, ...]": _several(_whole),
     "tuple[float, ...]": _several(_real),
     "Mapping[str, float]": _mapping(_real),
     "Mapping[str, str]": _mapping(_text),

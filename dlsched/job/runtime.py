@@ -78,7 +78,8 @@ class Runtime:
             return Path(text) if text else None
 
         rank = number("RANK", 0)
-        world_size = number("WORLD_SIZE", 1, least=1)
+        # users may set WORLD_SIZE for ranks that their script starts
+        world_size = number("WORLD_SIZE", 1, least=1) if environment.get("RANK") else 1
         if rank >= world_size:
             raise JobError(f"RANK={rank} is not below WORLD_SIZE={world_size}")
         here = number("LOCAL_WORLD_SIZE", 1)

@@ -12,9 +12,10 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from typing import BinaryIO, NoReturn
+from typing import BinaryIO, Literal, NoReturn
 
-from dlsched.job import hostlist, launch
+from dlsched.host_lists import names_of
+from dlsched.job import launch
 from dlsched.job.errors import JobError
 from dlsched.job.messages import EVERY_RANK, RunRanks, Started
 
@@ -25,8 +26,8 @@ IDLE_FLAGS = (
 )
 IDLE = (
     *("--cpu-bind", "--mem-bind", "--gpu-bind", "--mpi", "--distribution", "-m", "--hint"),
-    *("--wait", "-W", "--job-name", "-J", "--threads-per-core", "--mem", "--mem-per-cpu"),
-    *("--mem-per-gpu", "--cpus-per-gpu", "--open-mode", "--cpu-freq"),
+    *("--job-name", "-J", "--threads-per-core", "--mem", "--mem-per-cpu"),
+    *("--mem-per-gpu", "--cpus-per-gpu", "--cpu-freq"),
     *("--ntasks-per-core", "--ntasks-per-socket", "--partition", "-p", "--account", "-A"),
     *("--comment", "--propagate", "--profile", "--acctg-freq", "--wckey", "--qos", "-q"),
 )
@@ -51,13 +52,16 @@ def main(words: Sequence[str]) -> int:
         if given.pty:
             _on_this_terminal(given)
         wanted = _wanted(given)
-        files = _Files(given.output, given.error) if given.output or given.error else None
+        append = _appends(given.open_mode or os.environ.get("SLURM_OPEN_MODE", ""))
+        named = given.output or given.error
+        files = _Files(given.output, given.error, append=append) if named else None
         return launch.launch(
             wanted,
             os.environ.get("DLSCHED_CTL_SOCK", ""),
             label=given.label,
             output=files.opened if files else None,
             limit_s=_seconds(given.time),
+            after_first_s=given.wait,
         )
     except _WrongUse as error:
         print(f"srun: error: {error}", file=sys.stderr)
@@ -94,6 +98,7 @@ def _parser() -> _Parser:
     add("--export", default="ALL", metavar="LIST", help="ALL, NONE, NAME,NAME=VALUE,…")
     add("-o", "--output", default="", metavar="FILE", help="For the output: %%t %%N %%n %%j %%s.")
     add("-e", "--error", default="", metavar="FILE", help="For standard error.")
+    add("--open-mode", default="", metavar="MODE", help="append or truncate: the job's, if it has.")
     add(
         "-i",
         "--input",
@@ -104,7 +109,23 @@ def _parser() -> _Parser:
     add("--jobid", default="", metavar="ID", help="Only this job's own.")
     add("--pty", action="store_true", help="Here, on this terminal.")
     add("-l", "--label", action="store_true", help="Begin each line with its rank.")
-    add("-K", "--kill-on-bad-exit", nargs="?", const="1", default="1", help=argparse.SUPPRESS)
+    usual = os.environ.get("SLURM_KILL_BAD_EXIT") or "0"
+    told = "End all tasks when one fails; -K0: the others go on (default; SLURM_KILL_BAD_EXIT)."
+    add(  # each word takes its value glued to it, or none
+        *("-K", "--kill-on-bad-exit", "-K1", "--kill-on-bad-exit=1"),
+        dest="kill_on_bad_exit", action="store_const", const="1", default=usual, help=told,
+    )  # fmt: skip
+    add(
+        *("-K0", "--kill-on-bad-exit=0"),
+        dest="kill_on_bad_exit", action="store_const", const="0", help=argparse.SUPPRESS,
+    )  # fmt: skip
+    add(
+        *("-W", "--wait"),
+        default=os.environ.get("SLURM_WAIT") or "0",
+        metavar="S",
+        type=_seconds_to_wait,
+        help="End all tasks so many seconds after the first one has ended (0: never).",
+    )
     add("-D", "--chdir", default="", metavar="FOLDER", help="Where the tasks start.")
     add(*IDLE_FLAGS, dest="idle", action="count", help=argparse.SUPPRESS)
     add(*IDLE, dest="idle_value", help=argparse.SUPPRESS)
@@ -120,7 +141,7 @@ def _wanted(given: argparse.Namespace) -> RunRanks:
     if given.jobid not in ("", own, os.environ.get("SLURM_JOB_ID", own)):
         raise _WrongUse(f"--jobid {given.jobid}: inside job {own} only its own id")
     if given.kill_on_bad_exit not in ("0", "1"):
-        raise _WrongUse(f"--kill-on-bad-exit {given.kill_on_bad_exit}: 0 or 1")
+        raise _WrongUse(f"SLURM_KILL_BAD_EXIT={given.kill_on_bad_exit}: 0 or 1")
     nodes, whole = _nodes(given)
     per_task = _gpus("--gpus-per-task", given.gpus_per_task) or 0
     gpus = _gpus_on_node(given, len(nodes))
@@ -196,11 +217,18 @@ def _on_this_terminal(given: argparse.Namespace) -> NoReturn:
         raise JobError(f"{wanted.argv[0]}: {error.strerror}") from None
 
 
+def _hosts(what: str, text: str) -> list[str]:
+    try:
+        return names_of(text) if text else []
+    except ValueError as error:
+        raise JobError(f"{what}: {error}") from None
+
+
 def _nodes(given: argparse.Namespace) -> tuple[list[str], bool]:
     """The nodes of the call, in the order of the allocation, and whether they are all of it."""
-    hosts = hostlist.expand(os.environ.get("DLSCHED_NODELIST", ""))
-    wanted = hostlist.expand(given.nodelist)
-    left_out = set(hostlist.expand(given.exclude))
+    hosts = _hosts("DLSCHED_NODELIST", os.environ.get("DLSCHED_NODELIST", ""))
+    wanted = _hosts("--nodelist", given.nodelist.lower())
+    left_out = set(_hosts("--exclude", given.exclude.lower()))
     for name in wanted:
         if hosts and name not in hosts:
             raise _WrongUse(f"-w {name}: not a node of this job ({','.join(hosts)})")
@@ -303,6 +331,22 @@ def _seconds(text: str) -> float:
     return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60.0 + seconds
 
 
+def _seconds_to_wait(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return int(text)
+
+
+def _appends(mode: str) -> bool:
+    """Whether the files of a step keep what they have; `mode` may be cut short, as in Slurm."""
+    for word in ("append", "truncate"):
+        if mode and word.startswith(mode.lower()):
+            return word == "append"
+    if mode:
+        raise _WrongUse(f"--open-mode {mode}: not append or truncate")
+    return False
+
+
 def _exported(choice: str) -> dict[str, str]:
     """The variables that `--export` chooses; the runtime adds its own for each rank."""
     every = launch.inherited(os.environ)
@@ -322,13 +366,14 @@ def _exported(choice: str) -> dict[str, str]:
 class _Files:
     """Files in place of this program's own output, by patterns of names."""
 
-    def __init__(self, output: str, error: str) -> None:
+    def __init__(self, output: str, error: str, *, append: bool) -> None:
+        self._mode: Literal["ab", "wb"] = "ab" if append else "wb"
         self._patterns = {1: output, 2: error or output}
         self._open: dict[str, BinaryIO] = {}
         self._started = Started(ranks=0)
 
     def opened(self, started: Started) -> launch.Write:
-        """Open the files of all ranks, as Slurm does: what was there goes."""
+        """Open the files of all ranks, as Slurm does: what was there goes, unless they append."""
         self._started = started
         for rank in range(started.ranks):
             for pattern in filter(None, self._patterns.values()):
@@ -348,7 +393,7 @@ class _Files:
     def _file(self, path: str) -> BinaryIO:
         if path not in self._open:
             try:
-                self._open[path] = open(path, "wb")  # noqa: SIM115  # open until the program ends
+                self._open[path] = open(path, self._mode)  # noqa: SIM115  # open until the program ends
             except OSError as error:
                 raise JobError(f"cannot open output {path}: {error.strerror}") from None
         return self._open[path]

@@ -213,7 +213,7 @@ def _layers(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
         yield from _layers(inner)
 
 
-def _has_sharded_weights(part: Any) -> bool:
+def _has_sharded_weights(part: object) -> bool:
     """Whether a module, or the weights of an optimiser, are spread over the ranks."""
     weights = [each for group in getattr(part, "param_groups", []) for each in group["params"]]
     if isinstance(part, torch.nn.Module):
@@ -225,7 +225,7 @@ def _has_sharded_weights(part: Any) -> bool:
     return any(isinstance(each, distributed) for each in weights)
 
 
-def _has_sharded_state(part: Any) -> bool:
+def _has_sharded_state(part: object) -> bool:
     """Whether it is an optimiser with a part of its state on each rank."""
     return isinstance(part, _imported("torch.distributed.optim", "ZeroRedundancyOptimizer"))
 

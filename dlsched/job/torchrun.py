@@ -18,14 +18,27 @@ from dlsched.job.runtime import PREEMPTED, Runtime
 
 
 def options(environment: Mapping[str, str]) -> list[str]:
-    """Return torchrun's options for this node; none without a scheduler."""
+    """Return torchrun's options for this node; none without a scheduler.
+
+    Raises:
+        JobError: in a batch script of a job on several nodes, which runs on the first one alone.
+    """
     runtime = Runtime.of(environment)
     if not runtime.job:
         return []
+    nodes = environment.get("DLSCHED_NNODES", "1")
     gpus = environment.get("DLSCHED_GPUS_ON_NODE", "")
+    here = f"--nproc-per-node={gpus if gpus not in ('', '0') else 1}"
+    if not environment.get("NODE_RANK"):  # a batch script
+        if nodes != "1":
+            raise JobError(
+                f"the job has {nodes} nodes, and a batch script runs on the first one: start it on "
+                f"each with --launch node, or with 'dlsched run --ntasks-per-node 1' in it"
+            )
+        return ["--standalone", here]
     return [
-        f"--nnodes={environment.get('DLSCHED_NNODES', '1')}",
-        f"--nproc-per-node={gpus if gpus not in ('', '0') else 1}",
+        f"--nnodes={nodes}",
+        here,
         f"--node-rank={runtime.node_rank}",
         f"--master-addr={runtime.master_addr}",
         f"--master-port={runtime.master_port}",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from dlsched.record import Record
 
 Value = str | float | int | bool | tuple[str, ...] | None
+Values: TypeAlias = dict[str, Any]  # by name of a field; the table says the type of each
 
 Form = Literal[
     "text",  # one line

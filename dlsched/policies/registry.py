@@ -168,12 +168,17 @@ def find(stage: str, name: str) -> type[Stage[Any]]:
     name = _ALIASES.get(stage, {}).get(name, name)
     target = _OURS[stage].get(name) or _FOR_TESTS.get(stage, {}).get(name)
     if target is not None:
-        module, _, attribute = target.partition(":")
-        found: type[Stage[Any]] = getattr(import_module(module), attribute)
-        return found
+        return part_at(target)
     for point in entry_points(group=f"dlsched.{stage}", name=name):
         return _loaded(stage, point)
     raise not_known(_WORDS.get(stage, stage), name, names(stage))
+
+
+def part_at(target: str) -> type[Stage[Any]]:
+    """The class of a part of ours, from "module:Class"."""
+    module, _, attribute = target.partition(":")
+    found: type[Stage[Any]] = getattr(import_module(module), attribute)
+    return found
 
 
 def _loaded(stage: str, point: EntryPoint) -> type[Stage[Any]]:

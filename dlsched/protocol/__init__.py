@@ -3,7 +3,8 @@
 Each party has a frozen state, events, commands and one function
 `step(state, event) -> (state, commands)`. Time comes in events and timers are values. A durable
 write is a command, and its completion is an event, so tests can crash a party before and after each
-write. `docs/protocol.md` has the picture; `simulation` runs all parties under faults.
+write. `docs/protocol.md` has the picture; `tests/protocol/simulation` runs all parties
+under faults.
 """
 
 from __future__ import annotations

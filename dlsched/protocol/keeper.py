@@ -171,6 +171,8 @@ class JobExited:
     peak_memory_bytes: int = 0
     script_cpu_s: float = 0.0
     script_peak_bytes: int = 0
+    start_fault: m.StartFault | None = None  # a process of it could not start, and why not
+    executed: bool = True  # some process of it has executed its program
 
 
 @dataclass(frozen=True, slots=True)
@@ -776,9 +778,13 @@ class _Turn:
                 self.move(Cause.FORGET)
                 self.emit(Leave())
             return
+        if state.stage is Stage.GONE:
+            return  # it was told twice that the stuck process has exited
         if event.unasked:
             self.change(stop=None)
-        if event.code == 0 and event.signal == 0:
+        if event.start_fault is not None and not event.executed:
+            reason = m.ExitReason.NOT_STARTED
+        elif event.code == 0 and event.signal == 0:
             reason = m.ExitReason.EXITED
         elif event.out_of_memory:
             reason = m.ExitReason.OUT_OF_MEMORY
@@ -814,6 +820,8 @@ class _Turn:
             peak_memory_bytes=end.peak_memory_bytes,
             script_cpu_s=end.script_cpu_s,
             script_peak_bytes=end.script_peak_bytes,
+            stuck=self.state.quarantined,
+            start_fault=end.start_fault if self.state.stop is None else None,
         )
         self.change(exit=record, kill_at=None, give_up_at=None, prepare_until=None)
         self.emit(WriteExit(record))

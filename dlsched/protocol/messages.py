@@ -106,6 +106,13 @@ class Told(Enum):
     FINISHED = "finished"  # it is done
 
 
+class StartFault(Enum):
+    """Why a run could not start on a node, where that is no failure of its job."""
+
+    NODE = "node"  # the node's: it is counted against it
+    JOB_HERE = "job-here"  # the node does not run this job; another node may
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Term:
     """A point in a node's sequence of desired sets: epoch first, then revision."""
@@ -166,11 +173,6 @@ class DesiredRun:
     gpu_share: float | None = None  # part of each GPU; None: the whole, 0: what others leave
     follows: RunId = RunId("")  # the run that it waits for, ready, on GPUs of which some are both's
     hand_over: str = ""  # with a stop: where the ranks of the next run wait for the state
-
-    @property
-    def is_gang(self) -> bool:
-        """Whether the run spans nodes; then every node prepares it before any node executes it."""
-        return len(self.layout) > 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +239,13 @@ class ExitRecord:
     peak_memory_bytes: int = 0  # of its largest process here
     script_cpu_s: float = 0.0  # the same two without the tasks of calls of `srun`
     script_peak_bytes: int = 0
+    stuck: bool = False  # a process of it outlives SIGKILL; it has ended for its user only
+    start_fault: StartFault | None = None  # it could not start there, and that is not its failure
+
+    @property
+    def leaves_a_process(self) -> bool:
+        """Whether a process of the run was there when this was written."""
+        return self.stuck or self.reason is ExitReason.UNKILLABLE  # of an earlier version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

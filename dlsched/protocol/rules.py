@@ -10,7 +10,18 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from dlsched.protocol.ledger import Node, Run
-from dlsched.protocol.messages import DesiredRun, Epoch, Inventory, NodeName, Sync, Term, Want
+from dlsched.protocol.messages import (
+    DesiredRun,
+    Epoch,
+    HeldRun,
+    Inventory,
+    NodeName,
+    Phase,
+    RunId,
+    Sync,
+    Term,
+    Want,
+)
 from dlsched.protocol.timing import Timing
 
 
@@ -40,6 +51,11 @@ def is_same_machine(node: Node, inventory: Inventory) -> bool:
     """Whether a node's hardware is what it was: its GPUs or the machine's own name say so."""
     same = node.machine == inventory.machine if node.machine and inventory.machine else False
     return same or bool(set(node.gpus) & set(inventory.gpus))
+
+
+def names_hardware(node: Node, inventory: Inventory) -> bool:
+    """Whether something names the hardware both of a node and of the agent that asks for it."""
+    return bool((node.machine and inventory.machine) or (node.gpus and inventory.gpus))
 
 
 def supersedes(term: Term, on_disk: Term) -> bool:
@@ -103,6 +119,24 @@ def is_witnessed(chains: Iterable[Chain], witnesses: int, now: float, timing: Ti
         if window_passed(chain.since, now, timing) and now - chain.last_sent <= timing.witnessed_s
     )
     return witnesses > 0 and 2 * good >= witnesses
+
+
+def may_be_fenced(
+    run: Run, told_to_stop: Collection[RunId] | None, held: Iterable[HeldRun]
+) -> bool:
+    """Whether the end of its node's lease ends a run whose node is silent.
+
+    A lease fences only what obeys. A process that was sent SIGKILL before and is alive does not.
+    A run that was never released has none.
+
+    Args:
+        run: with a fence.
+        told_to_stop: the runs that the node was told to end; None: an earlier leader knows.
+        held: what the node has held.
+    """
+    asked = run.stop is not None if told_to_stop is None else run.key.run_id in told_to_stop
+    ends = any(each.key == run.key and each.phase is Phase.STOPPING for each in held)
+    return not run.released or not (asked or ends)
 
 
 def has_no_earlier_witnesses(

@@ -12,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -30,6 +29,7 @@ from dlsched.quickstart.local_cluster import (
     ROUND_S,
     QuickCluster,
     environment,
+    new_folder,
     stop_kept,
 )
 from dlsched.quickstart.workload import QuickJob, is_unbroken, workload
@@ -47,7 +47,7 @@ def quickstart(folder: Path | None, *, keep: bool, pretend: bool) -> int:
     use this machine's GPUs.
     """
     temporary = folder is None
-    place = Path(tempfile.mkdtemp(prefix="dlsched-")) if folder is None else folder
+    place = new_folder() if folder is None else folder
     cluster = QuickCluster(place, pretend=pretend)
     kept = False
     with _terminating():

@@ -11,6 +11,7 @@ import getpass
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ LIMIT = 8  # GPU-seconds after which new jobs come first
 ROUND_S = 2.0
 LONGEST_FOLDER = 60  # characters: paths of sockets have a limit
 STARTING_S = 30.0
+_PREFIX = "dlsched-"
 NOTE = "quickstart.json"
 TIMING = """
 [timing]  # the same for the daemon and its agents
@@ -53,6 +55,24 @@ operators = ["{user}"]
 )
 
 
+def new_folder() -> Path:
+    """Make a temporary folder, in `/tmp` where TMPDIR is too long for the sockets below it.
+
+    Raises:
+        BadInput: neither can be used.
+    """
+    usual = tempfile.gettempdir()
+    where = usual if _fits(Path(usual, f"{_PREFIX}12345678")) else "/tmp"
+    try:
+        return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=where))
+    except OSError as error:
+        raise BadInput(f"{where}: {error.strerror}; --folder names another folder") from None
+
+
+def _fits(folder: Path) -> bool:
+    return len(str(folder.resolve())) <= LONGEST_FOLDER
+
+
 class QuickCluster:
     """The daemon and the agents of one folder.
 
@@ -71,7 +91,7 @@ class QuickCluster:
         self.pretended = not real
         self.gpus = (real,) if real else PRETENDED
         self.folder = folder.resolve()
-        if len(str(self.folder)) > LONGEST_FOLDER:
+        if not _fits(self.folder):
             raise BadInput(
                 f"--folder {folder}: longer than {LONGEST_FOLDER} characters, the limit for sockets"
             )

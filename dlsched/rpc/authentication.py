@@ -25,6 +25,7 @@ from dlsched.rpc.identity import (
     USER_KEY,
     Identity,
     Role,
+    claimed_name,
 )
 from dlsched.rpc.login import name_of
 from dlsched.rpc.tls import DenyList, PeerCertificate, read_certificate
@@ -173,7 +174,7 @@ def _bearer(metadata: Mapping[str, str]) -> str:
 
 def _claimed_user(metadata: Mapping[str, str]) -> tuple[str, int]:
     """The user name and id that a trusted caller claims."""
-    name, uid = metadata.get(USER_KEY, ""), metadata.get(UID_KEY, "")
+    name, uid = claimed_name(metadata), metadata.get(UID_KEY, "")
     if not name or not (uid.isascii() and uid.isdigit()):
         raise NotTrusted(f"the call does not name its user: {USER_KEY} and {UID_KEY}")
     return name, int(uid)

@@ -7,7 +7,6 @@ A method without a rule is refused. Only a handler knows the owner of a job, so 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from dlsched.core.errors import NotAllowed
 from dlsched.rpc.identity import Identity, Kind
@@ -41,7 +40,7 @@ class Rule:
             return f"{what} is for users of the cluster; {identity} has no account there"
         return None
 
-    def misspoken(self, identity: Identity, request: Any) -> str | None:
+    def misspoken(self, identity: Identity, request: object) -> str | None:
         """Why a message is refused, in one line: it names another speaker; None: it is allowed."""
         if self.speaks_as and getattr(request, self.speaks_as) != identity.name:
             return f"{identity} cannot speak for node {getattr(request, self.speaks_as)}"

@@ -9,23 +9,23 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import namedtuple
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import grpc
 from grpc import aio
 
 from dlsched.core.errors import NotTrusted, Unavailable
 from dlsched.rpc.endpoint import MAX_MESSAGE_BYTES, Endpoint, check_socket, parse_endpoint
-from dlsched.rpc.identity import BEARER, DAEMON, ROLE_KEY, TOKEN_KEY, UID_KEY, USER_KEY, Role
+from dlsched.rpc.identity import BEARER, DAEMON, ROLE_KEY, TOKEN_KEY, Role, user_claim
 from dlsched.rpc.login import Login, log_in
 
 if TYPE_CHECKING:
     from dlsched.rpc.tls import KeyFiles
 
-BOUNDS: tuple[tuple[str, Any], ...] = (
+BOUNDS: tuple[tuple[str, int | str], ...] = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.keepalive_time_ms", 60_000),
@@ -72,14 +72,9 @@ class ClientTrust:
         return cls(login_socket=login_socket)
 
     @classmethod
-    def vouch(cls, files: KeyFiles, *, user: str, uid: int) -> ClientTrust:
-        """Trust with a login node's certificate, for one of its users."""
-        return cls(files=files, claims=((USER_KEY, user), (UID_KEY, str(uid))))
-
-    @classmethod
     def claimed_user(cls, user: str, uid: int) -> ClientTrust:
         """Development on loopback: a claimed user without a proof."""
-        return cls(insecure_loopback=True, claims=((USER_KEY, user), (UID_KEY, str(uid))))
+        return cls(insecure_loopback=True, claims=user_claim(user, uid))
 
     @classmethod
     def claimed_role(cls, role: Role) -> ClientTrust:
@@ -123,7 +118,9 @@ def open_blocking_channel(target: str, trust: ClientTrust) -> grpc.Channel:
     return grpc.intercept_channel(channel, _Blocking(caller)) if caller.identifies else channel
 
 
-def _prepared(target: str, trust: ClientTrust) -> tuple[Endpoint, Any, list[tuple[str, Any]]]:
+def _prepared(
+    target: str, trust: ClientTrust
+) -> tuple[Endpoint, grpc.ChannelCredentials | None, list[tuple[str, int | str]]]:
     end = parse_endpoint(target)
     options = list(BOUNDS)
     if trust.insecure_loopback:
@@ -194,6 +191,8 @@ class _Caller:
         self._login = None
 
 
+Next = Callable[[grpc.ClientCallDetails, object], grpc.Call]
+AioNext = Callable[[aio.ClientCallDetails, object], Awaitable[aio.Call]]
 _Details = namedtuple(  # grpc wants these attributes
     "_Details", ("method", "timeout", "metadata", "credentials", "wait_for_ready", "compression")
 )
@@ -207,7 +206,9 @@ class _Blocking(
     def __init__(self, caller: _Caller) -> None:
         self._caller = caller
 
-    def _call(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
+    def _call(
+        self, continuation: Next, details: grpc.ClientCallDetails, request: object
+    ) -> grpc.Call:
         metadata = (*(details.metadata or ()), *self._caller.fetch())
         call = continuation(
             _Details(
@@ -227,7 +228,7 @@ class _Blocking(
     intercept_unary_stream = _call
     intercept_stream_stream = _call
 
-    def _done(self, call: Any) -> None:
+    def _done(self, call: grpc.Call) -> None:
         if call.code() is grpc.StatusCode.UNAUTHENTICATED:
             self._caller.forget()
 
@@ -236,28 +237,32 @@ class _AioBase:
     def __init__(self, caller: _Caller) -> None:
         self._caller = caller
 
-    async def _call(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
+    async def _call(
+        self, continuation: AioNext, details: aio.ClientCallDetails, request: object
+    ) -> aio.Call:
         found = self._caller.ready()
         if found is None:
             found = await asyncio.to_thread(self._caller.fetch)
         metadata = aio.Metadata(*(details.metadata or ()), *found)
         return await continuation(details._replace(metadata=metadata), request)
 
-    async def _begin(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
+    async def _begin(
+        self, continuation: AioNext, details: aio.ClientCallDetails, request: object
+    ) -> aio.Call:
         call = await self._call(continuation, details, request)
         looking = asyncio.ensure_future(self._look(call))
         call.add_done_callback(lambda _: looking)  # held as long as the call
         return call
 
-    async def _look(self, call: Any) -> None:
+    async def _look(self, call: aio.Call) -> None:
         if await call.code() is grpc.StatusCode.UNAUTHENTICATED:
             self._caller.forget()
 
 
 class _AioUnary(_AioBase, aio.UnaryUnaryClientInterceptor):  # type: ignore[misc]  # grpc has no types
     async def intercept_unary_unary(
-        self, continuation: Callable[..., Any], details: Any, request: Any
-    ) -> Any:
+        self, continuation: AioNext, details: aio.ClientCallDetails, request: object
+    ) -> aio.Call:
         call = await self._call(continuation, details, request)
         try:
             await self._look(call)
@@ -269,13 +274,13 @@ class _AioUnary(_AioBase, aio.UnaryUnaryClientInterceptor):  # type: ignore[misc
 
 class _AioStream(_AioBase, aio.UnaryStreamClientInterceptor):  # type: ignore[misc]  # grpc has no types
     async def intercept_unary_stream(
-        self, continuation: Callable[..., Any], details: Any, request: Any
-    ) -> Any:
+        self, continuation: AioNext, details: aio.ClientCallDetails, request: object
+    ) -> aio.Call:
         return await self._begin(continuation, details, request)
 
 
 class _AioBoth(_AioBase, aio.StreamStreamClientInterceptor):  # type: ignore[misc]  # grpc has no types
     async def intercept_stream_stream(
-        self, continuation: Callable[..., Any], details: Any, requests: Any
-    ) -> Any:
+        self, continuation: AioNext, details: aio.ClientCallDetails, requests: object
+    ) -> aio.Call:
         return await self._begin(continuation, details, requests)

@@ -54,7 +54,7 @@ class Column(NamedTuple):
 
 def column_of(values: Sequence[Hashable]) -> Column:
     """The column of some jobs' values, of which one is said; None: not said."""
-    places: dict[Any, int] = dict.fromkeys(values, 0)
+    places: dict[Hashable, int] = dict.fromkeys(values, 0)
     if len(places) == 1 or (None not in places and 2 * len(places) > len(values)):
         return Column(values if len(places) > 1 else list(places))
     places.pop(None, None)
@@ -63,7 +63,7 @@ def column_of(values: Sequence[Hashable]) -> Column:
     return Column(distinct, [places[value] for value in values])
 
 
-def combined(columns: Sequence[Column], count: int, make: Callable[..., Any]) -> Column:
+def combined(columns: Sequence[Column], count: int, make: Callable[..., object]) -> Column:
     """The column of what is made of the values of several ones, once for values that are alike."""
     varying = [column for column in columns if not column.is_constant]
     if not varying:
@@ -104,7 +104,7 @@ def joined(columns: Sequence[Column | None], counts: Sequence[int]) -> Column:
             return first
         if [len(column.values) for column in said if column.places is None] == list(counts):
             return first._replace(values=[value for column in said for value in column.values])
-    values: list[Any] = []
+    values: list[object] = []
     places: list[int] = []
     for column, count in zip(columns, counts, strict=True):
         if column is None:
@@ -121,13 +121,13 @@ def joined(columns: Sequence[Column | None], counts: Sequence[int]) -> Column:
     return Column(values, places, said[0].unsaid)
 
 
-def by_field(jobs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+def by_field(jobs: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
     """The values of some jobs by field; of each job they are given by name."""
     names: set[str] = set().union(*jobs)
     return {name: [job.get(name) for job in jobs] for name in names}
 
 
-def spread(fields: Mapping[str, Sequence[Any]]) -> dict[str, Column]:
+def spread(fields: Mapping[str, Sequence[object]]) -> dict[str, Column]:
     """The columns of some jobs' values by the names of a `JobView`'s fields; None: not set."""
     found = {}
     for name, field in message_class("JobView").fields_by_name.items():
@@ -146,7 +146,7 @@ def spread(fields: Mapping[str, Sequence[Any]]) -> dict[str, Column]:
     return found
 
 
-def _column_of_parts(field: Field, values: Sequence[Any]) -> Column:
+def _column_of_parts(field: Field, values: Sequence[object]) -> Column:
     """The column of lists or messages, which cannot be looked up as they are."""
     keys = [None if value is None else _key(field, value) for value in values]
     known, column = dict(zip(keys, values, strict=True)), column_of(keys)
@@ -190,11 +190,11 @@ def unpacked(message: control_pb2.JobColumns) -> dict[str, Column]:
     return found
 
 
-def _values(packed: control_pb2.JobColumn, field: Field) -> Sequence[Any]:
+def _values(packed: control_pb2.JobColumn, field: Field) -> Sequence[object]:
     if not field.is_single:
         return [getattr(view, field.name) for view in packed.views]
     if field.kind == "string":
         text, ends = packed.text, packed.ends
         return [text[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
-    numbers: Sequence[Any] = packed.reals if field.kind == "double" else packed.numbers
+    numbers: Sequence[object] = packed.reals if field.kind == "double" else packed.numbers
     return list(map(bool, numbers)) if field.kind == "bool" else numbers

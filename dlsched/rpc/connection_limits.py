@@ -1,9 +1,11 @@
 """How many connections one user id or address may have to a server; the excess is closed.
 
 gRPC accepts whatever connects. So the sockets of this process are looked at once a second: of each
-source, and of all together, the newest beyond the bound are shut down. Connections on which a node,
-an operator or a login node has called, and those of root, are outside of these bounds: half of the
-descriptors of the process are kept for them.
+source, and of all together, those beyond the bound are shut down. A source is a user, where the
+kernel or a call has told it: then the newest leave. Else it is an address, which users may share:
+then those leave that have been silent for longest. Connections on which a node, an operator or a
+login node has called, and those of root, are outside of these bounds: half of the descriptors of
+the process are kept for them.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ class ConnectionLimits:
         """Allow every source so many."""
         self._of_one = of_one
         self._reserved: set[str] = set()  # peers whose connections are not counted
+        self._users: dict[str, str] = {}  # by peer, the user that has called last
         self._since: dict[int, int] = {}  # in which look a connection was first seen, by inode
         self._known: dict[int, _Socket] = {}  # of the last look, by descriptor
         self._looks = 0
@@ -55,17 +58,19 @@ class ConnectionLimits:
         """Note on which connection a caller has called; the kernel knows those of unix sockets."""
         if peer.startswith("unix:"):
             return  # gRPC gives all of them one name
+        peer = unquote(peer)
         if caller.kind != "user" or caller.is_operator or caller.via.startswith(_LOGIN):
-            self._reserved.add(unquote(peer))
+            self._reserved.add(peer)
         else:
-            self._reserved.discard(unquote(peer))  # the port of a connection that has ended
+            self._reserved.discard(peer)  # the port of a connection that has ended
+            self._users[peer] = caller.name
 
     async def watch(self) -> None:
         """Close the excess once a second, for ever."""
         while True:
             await asyncio.sleep(LOOK_S)
             open_files = len(os.listdir("/proc/self/fd"))
-            if max(open_files, len(self._reserved)) > self._of_one:
+            if max(open_files, len(self._reserved), len(self._users)) > self._of_one:
                 closed = await asyncio.to_thread(self.close_excess)
                 for source, count in closed.items():
                     log.warning("connections-closed source=%s count=%d", source, count)
@@ -74,9 +79,11 @@ class ConnectionLimits:
         """Close what is beyond the bounds; returns how many of each source."""
         self._looks += 1
         closed: Counter[str] = Counter()
-        noted = set(self._reserved)
+        noted = self._reserved | self._users.keys()
         found = self.accepted()
-        self._reserved -= noted - {each.peer for each in found.values()}
+        for peer in noted - {each.peer for each in found.values()}:
+            self._reserved.discard(peer)
+            self._users.pop(peer, None)
         since = {each.inode: self._since.get(each.inode, self._looks) for each in found.values()}
         self._since = since
         counted: Counter[str] = Counter()
@@ -87,12 +94,20 @@ class ConnectionLimits:
             for number, each in found.items()
             if each.peer not in self._reserved and each.source not in not_counted
         ]
-        for number, each in sorted(bounded, key=lambda pair: since[pair[1].inode]):
-            counted[each.source] += 1
-            if counted[each.source] > self._of_one or counted.total() > most:
+
+        def last_to_leave(each: _Socket) -> tuple[bool, int, int]:
+            age = since[each.inode], each.inode  # inodes grow, too
+            knows = each.peer in self._users or each.peer.startswith("unix:")
+            return (False, *age) if knows else (True, -age[0], -age[1])
+
+        for number, each in sorted(bounded, key=lambda pair: last_to_leave(pair[1])):
+            user = self._users.get(each.peer)
+            source = each.source if user is None else f"user {user}"
+            counted[source] += 1
+            if counted[source] > self._of_one or counted.total() > most:
                 _close(number, each)
-                counted[each.source] -= 1
-                closed[each.source] += 1
+                counted[source] -= 1
+                closed[source] += 1
         return closed
 
     def accepted(self) -> dict[int, _Socket]:

@@ -57,6 +57,7 @@ ENUMS: dict[type[Enum], Any] = {
         plain.StopReason,
         plain.ExitReason,
         plain.Told,
+        plain.StartFault,
     )
 }
 
@@ -68,7 +69,7 @@ def wire_name(value: Enum) -> str:
     return f"{prefix}_{value.name}"
 
 
-def to_wire(value: Any) -> Message:
+def to_wire(value: object) -> Message:
     """The generated message of a protocol value.
 
     A number or text that its field cannot hold, such as one that a job has made up, becomes the
@@ -148,7 +149,7 @@ def _readers(kind: Hashable) -> tuple[tuple[str, Reader], ...]:
     return tuple((name, _reader(owner, name, hints[name])) for name in names)
 
 
-def _bare(hint: Any) -> tuple[Any, bool]:
+def _bare(hint: object) -> tuple[object, bool]:
     """A type without its NewType and without None, and whether it contained None."""
     absent = False
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
@@ -159,7 +160,7 @@ def _bare(hint: Any) -> tuple[Any, bool]:
     return hint, absent
 
 
-def _reader(owner: type, name: str, hint: Any) -> Reader:
+def _reader(owner: type, name: str, hint: object) -> Reader:
     kind, absent = _bare(hint)
     get: Reader = attrgetter(name)
     if typing.get_origin(kind) in (tuple, frozenset):
@@ -172,7 +173,7 @@ def _reader(owner: type, name: str, hint: Any) -> Reader:
     return _if_present(name, read) if absent else read
 
 
-def _one(kind: type, get: Reader, message: Any) -> Any:
+def _one(kind: type, get: Reader, message: object) -> object:
     return from_wire(kind, get(message))
 
 

@@ -17,14 +17,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from inspect import isawaitable
 from typing import Any, NoReturn
 
 import grpc
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from grpc import aio
 
 from dlsched.core.errors import BadInput, NotTrusted
@@ -32,11 +32,12 @@ from dlsched.rpc import request_bounds as bounds
 from dlsched.rpc.authentication import Authenticator
 from dlsched.rpc.authorisation import RULES, Rule
 from dlsched.rpc.connection_limits import ConnectionLimits
-from dlsched.rpc.identity import Identity, remember
+from dlsched.rpc.identity import Call, Identity, remember
 from dlsched.rpc.wire_scan import scan
 
 log = logging.getLogger(__name__)
 CODE = grpc.StatusCode
+Decode = Callable[[bytes], Message]  # `FromString` of a type of messages
 REFUSAL_LINES = 10  # of the log in a second
 
 
@@ -94,7 +95,7 @@ class _Call:
         self.calls = calls  # of its caller
         self.places: list[asyncio.Semaphore] = []  # for its message
         self.works: asyncio.Semaphore | None = None  # the place that it has while it works
-        self.request: Any = None
+        self.request: object = None
 
     async def take(self, place: asyncio.Semaphore) -> None:
         """Wait for a place for its message, and hold it."""
@@ -133,14 +134,18 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
         self._authenticator = authenticator
         self._connections = connections
         self._rules = rules
-        self._guarded: dict[str, tuple[Any, Any]] = {}
+        self._guarded: dict[str, tuple[grpc.RpcMethodHandler, grpc.RpcMethodHandler]] = {}
         # places for large messages: of users, and of all others
         self._undecoded = {kind: asyncio.Semaphore(bounds.UNDECODED) for kind in (True, False)}
         self._calls: dict[Identity, _Calls] = {}
         self._refusals = _RefusalLog()
         self._decoders = ThreadPoolExecutor(2, thread_name_prefix="dlsched-decoder")
 
-    async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler:
         """The method's handler, behind the door."""
         method = handler_call_details.method
         handler = await continuation(handler_call_details)
@@ -148,20 +153,20 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
             return None  # unknown; gRPC answers so
         return self.guarded(method, handler)
 
-    def guarded(self, method: str, handler: Any) -> Any:
+    def guarded(self, method: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
         """A method's handler behind the door."""
         held = self._guarded.get(method)
         if held is None or held[0] is not handler:
             held = self._guarded[method] = (handler, self._guard(method, handler))
         return held[1]
 
-    def _guard(self, method: str, handler: Any) -> Any:
+    def _guard(self, method: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
         decode = handler.request_deserializer
         inner = handler.stream_stream or handler.unary_stream or handler.unary_unary
         if inner is None:
             raise TypeError(f"{method}: a stream of requests with one answer is not served")
 
-        async def one(requests: AsyncIterator[bytes], context: Any) -> Any:
+        async def one(requests: AsyncIterator[bytes], context: Call) -> object:
             call = await self._let_in(method, requests, context, decode)
             context.add_done_callback(lambda _: self._let_out(call))
             await _closed(requests)
@@ -170,7 +175,7 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
             finally:
                 call.forget_message()
 
-        async def many(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[Any]:
+        async def many(requests: AsyncIterator[bytes], context: Call) -> AsyncIterator[object]:
             call = await self._let_in(method, requests, context, decode)
             try:
                 request = call.request
@@ -198,8 +203,8 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
         return grpc.stream_unary_rpc_method_handler(one, **serializer)
 
     async def _every(
-        self, method: str, first: Any, requests: AsyncIterator[bytes], decode: Any
-    ) -> AsyncIterator[Any]:
+        self, method: str, first: object, requests: AsyncIterator[bytes], decode: Decode
+    ) -> AsyncIterator[object]:
         """The first request of a call, and those that follow."""
         yield first
         async for raw in requests:
@@ -209,7 +214,7 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
             yield await self._decoded(raw, decode)
 
     async def _let_in(
-        self, method: str, requests: AsyncIterator[bytes], context: Any, decode: Any
+        self, method: str, requests: AsyncIterator[bytes], context: Call, decode: Decode
     ) -> _Call:
         """Admit a call with its request; `_let_out` is to follow.
 
@@ -263,13 +268,14 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
         rule: Rule,
         call: _Call,
         requests: AsyncIterator[bytes],
-        decode: Any,
-    ) -> Any:
+        decode: Decode,
+    ) -> Message:
         """Receive and decode a call's request; with a large one it keeps its places."""
         caller = call.calls.caller
         await call.take(call.calls.undecoded)
-        await call.take(self._undecoded[caller.kind == "user"])
         raw = await _received(method, requests)
+        if len(raw) > bounds.SMALL:  # a place of all is for bytes that are there
+            await call.take(self._undecoded[caller.kind == "user"])
         request = await self._decoded(raw, decode)
         if (other := rule.misspoken(caller, request)) is not None:
             raise _Refused(CODE.PERMISSION_DENIED, other)
@@ -277,7 +283,7 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
             call.forget_message()
         return request
 
-    async def _caller(self, method: str, context: Any) -> tuple[Rule, Identity]:
+    async def _caller(self, method: str, context: Call) -> tuple[Rule, Identity]:
         """The method's rule, and the caller, when it may call it."""
         rule = self._rules.get(method)
         if rule is None:
@@ -293,7 +299,7 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
             raise _Refused(CODE.PERMISSION_DENIED, why)
         return rule, caller
 
-    async def _decoded(self, raw: bytes, decode: Any) -> Any:
+    async def _decoded(self, raw: bytes, decode: Decode) -> Message:
         """The request; a large one is counted and decoded in a thread."""
         try:
             if len(raw) <= bounds.SMALL:
@@ -303,7 +309,7 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
         except BadInput as error:
             raise _Refused(CODE.INVALID_ARGUMENT, str(error)) from None
 
-    async def _refuse(self, method: str, context: Any, refused: _Refused) -> NoReturn:
+    async def _refuse(self, method: str, context: Call, refused: _Refused) -> NoReturn:
         """End a call with one line, for its caller and for the log."""
         self._refusals.note(method, context.peer(), refused)
         try:
@@ -333,7 +339,7 @@ async def _received(method: str, requests: AsyncIterator[bytes]) -> bytes:
 
 async def _closed(requests: AsyncIterator[bytes]) -> None:
     """Read no more: gRPC's reader, a cycle, would keep the bytes until the next collection."""
-    reader: Any = aiter(requests)
+    reader: Any = aiter(requests)  # a generator, of gRPC or of a local call
     await reader.aclose()
 
 
@@ -345,13 +351,13 @@ def too_large(method: str, size: int) -> Exception | None:
     return _Refused(CODE.RESOURCE_EXHAUSTED, f"{method}: {size} bytes, at most {most}")
 
 
-def _decode(raw: bytes, decode: Any) -> Any:
+def _decode(raw: bytes, decode: Decode) -> Message:
     """Count the elements of a message and decode it.
 
     Raises:
         BadInput: it has too many of something, or is malformed.
     """
-    kind = decode.__self__  # the message type of `FromString`
+    kind: type[Message] = decode.__self__  # type: ignore[attr-defined]  # the message type of `FromString`
     scan(raw, kind.DESCRIPTOR, bounds.element_bound, bounds.VALUES)
     try:
         return decode(raw)

@@ -74,6 +74,16 @@ def parse_endpoint(text: str) -> Endpoint:
     return Endpoint(host=host, port=int(port))
 
 
+def endpoint_at(host: str, port: int) -> Endpoint:
+    """The address of a host with this port; an IPv6 address may stand in brackets or without.
+
+    Raises:
+        BadInput: it is no host.
+    """
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    return parse_endpoint(str(Endpoint(host=bare, port=port)))
+
+
 def check_socket(path: str) -> int:
     """The user id of a local socket's server: the owner of the file.
 

@@ -7,11 +7,15 @@ never from a field of a message. Outside an authorised call there is none, and a
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from dlsched.core.errors import BadInput, InvariantBroken
+
+if TYPE_CHECKING:
+    import grpc
 
 Kind = Literal["user", "node", "daemon", "operator", "login"]
 
@@ -113,7 +117,44 @@ class Identity:
         return self.name if self.kind == "user" else f"{self.kind} {self.name}".rstrip()
 
 
+class Call(Protocol):
+    """What is known of a call that is answered: gRPC's context, or that of a local call."""
+
+    def peer(self) -> str:
+        """The other end, as gRPC names it."""
+
+    def add_done_callback(self, callback: Callable[[object], None], /) -> None:
+        """Call this with the call when it has ended."""
+
+    async def abort(
+        self,
+        code: grpc.StatusCode,
+        details: str = "",
+        trailing_metadata: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        """End the call with one line."""
+
+
 _CURRENT: ContextVar[tuple[object, Identity] | None] = ContextVar("dlsched_identity", default=None)
+
+
+def user_claim(name: str, uid: int) -> tuple[tuple[str, str], ...]:
+    """The metadata in which a trusted caller names its user; gRPC takes only ASCII there."""
+    if not name.isascii() or "%" in name:
+        from urllib.parse import quote  # noqa: PLC0415  # few names need it
+
+        name = quote(name, errors="replace")
+    return (USER_KEY, name), (UID_KEY, str(uid))
+
+
+def claimed_name(metadata: Mapping[str, str]) -> str:
+    """The name of the user in such metadata; empty: there is none."""
+    name = metadata.get(USER_KEY, "")
+    if "%" in name:
+        from urllib.parse import unquote  # noqa: PLC0415  # few names need it
+
+        name = unquote(name)
+    return name
 
 
 def remember(context: object, identity: Identity) -> None:
@@ -121,7 +162,13 @@ def remember(context: object, identity: Identity) -> None:
     _CURRENT.set((context, identity))
 
 
-def identity_of(context: Any) -> Identity:
+def current_caller() -> str:
+    """The user whose call this is, or the node; empty outside of calls."""
+    held = _CURRENT.get()
+    return "" if held is None else str(held[1])
+
+
+def identity_of(context: object) -> Identity:
     """The caller of this call.
 
     Raises:

@@ -14,7 +14,6 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from inspect import isasyncgen
 from pathlib import Path
-from typing import Any
 
 import grpc
 from grpc import aio
@@ -34,6 +33,7 @@ from dlsched.rpc.local_frames import (
 )
 from dlsched.rpc.login import take_path
 from dlsched.rpc.peer_credentials import peer_uid
+from dlsched.rpc.unix_server import serve_unix
 
 log = logging.getLogger(__name__)
 BUFFER_BYTES = 64 * bounds.KIB  # of a message, before its caller is known
@@ -47,14 +47,18 @@ class LocalCalls:
         self.path = path
         self._door = door
         self._mode = mode
-        self._methods: dict[str, tuple[str, Any]] = {}  # by short name: full name, handler
+        self._methods: dict[
+            str, tuple[str, grpc.RpcMethodHandler]
+        ] = {}  # by short name: full name, handler
         self._server: asyncio.Server | None = None
-        self._under_way: set[asyncio.Task[Any]] = set()
+        self._under_way: set[asyncio.Task[None]] = set()
 
-    def add_generic_rpc_handlers(self, _handlers: Any) -> None:
+    def add_generic_rpc_handlers(self, _handlers: object) -> None:
         """Generated code calls this, too; the registered handlers are enough."""
 
-    def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
+    def add_registered_method_handlers(
+        self, service: str, handlers: Mapping[str, grpc.RpcMethodHandler]
+    ) -> None:
         """Take the handlers of a service."""
         for name, handler in handlers.items():
             method = f"/{service}/{name}"
@@ -68,10 +72,9 @@ class LocalCalls:
         """
         take_path(self.path)
         try:
-            self._server = await asyncio.start_unix_server(
-                self._serve, self.path, backlog=256, limit=BUFFER_BYTES
+            self._server = await serve_unix(
+                self._serve, self.path, mode=self._mode, limit=BUFFER_BYTES
             )
-            os.chmod(self.path, self._mode)
         except OSError as error:
             raise Unavailable(f"cannot listen on {self.path}: {error.strerror or error}") from None
 
@@ -157,7 +160,10 @@ class LocalCall:
         return "unix:"
 
     async def abort(
-        self, code: grpc.StatusCode, details: str = "", trailing_metadata: Any = ()
+        self,
+        code: grpc.StatusCode,
+        details: str = "",
+        trailing_metadata: tuple[tuple[str, str], ...] = (),
     ) -> None:
         """End the call with one line."""
         not_taken = any(key == NOT_TAKEN for key, _ in trailing_metadata)
@@ -185,7 +191,10 @@ async def _left(reader: asyncio.StreamReader, received: asyncio.Event) -> None:
 
 
 async def _answer(
-    guarded: Any, requests: AsyncIterator[bytes], call: LocalCall, writer: asyncio.StreamWriter
+    guarded: grpc.RpcMethodHandler,
+    requests: AsyncIterator[bytes],
+    call: LocalCall,
+    writer: asyncio.StreamWriter,
 ) -> None:
     packed = guarded.response_serializer
     try:

@@ -51,6 +51,8 @@ class LoginServer:
     refused: frozenset[int] = UNMAPPED_UIDS  # user ids that get no token
     lookup: Callable[[int], str | None] = name_of  # a user id's name; None: it has none
     _server: asyncio.Server | None = field(default=None, init=False)
+    # by user id, while the name is being looked up
+    _looking: dict[int, asyncio.Future[str | None]] = field(default_factory=dict, init=False)
 
     async def start(self) -> None:
         """Listen.
@@ -58,10 +60,11 @@ class LoginServer:
         Raises:
             Unavailable: the socket cannot be created, or another process uses it.
         """
+        from dlsched.rpc.unix_server import serve_unix  # noqa: PLC0415  # servers only
+
         take_path(self.path)
         try:
-            self._server = await asyncio.start_unix_server(self._serve, self.path, backlog=256)
-            os.chmod(self.path, self.mode)
+            self._server = await serve_unix(self._serve, self.path, mode=self.mode)
         except OSError as error:
             raise Unavailable(f"cannot listen on {self.path}: {error.strerror}") from None
 
@@ -90,11 +93,20 @@ class LoginServer:
         if uid in self.refused:
             log.warning("login-refused uid=%d", uid)
             return {"error": f"user id {uid} is not a real account and gets no token"}
-        name = await asyncio.to_thread(self.lookup, uid)
+        name = await self._name(uid)
         if name is None:
             return {"error": f"user id {uid} has no name on this machine"}
         token = self.tokens.issue(LocalUser(uid=uid, name=name))
         return {"version": 1, "token": token, "lifetime_s": self.tokens.lifetime_s}
+
+    async def _name(self, uid: int) -> str | None:
+        """A user's name; one thread looks it up, however many clients of this user ask."""
+        looking = self._looking.get(uid)
+        if looking is None:
+            looking = asyncio.ensure_future(asyncio.to_thread(self.lookup, uid))
+            self._looking[uid] = looking
+            looking.add_done_callback(lambda _: self._looking.pop(uid, None))
+        return await asyncio.shield(looking)
 
 
 def take_path(path: Path) -> None:

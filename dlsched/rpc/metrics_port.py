@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import (
@@ -18,7 +18,10 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from dlsched.core.errors import BadInput
-from dlsched.rpc.bounded_http import BoundedServer
+from dlsched.rpc.bounded_http import BoundedHandler, BoundedServer
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 _HEADERS = [
     ("Content-Type", "text/html; charset=utf-8"),
@@ -80,8 +83,8 @@ class _Server(BoundedServer, WSGIServer):
         super().__init__(where, handler)
 
 
-class _Silent(WSGIRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
+class _Silent(BoundedHandler, WSGIRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
         """Log no scrape."""
 
 
@@ -91,7 +94,7 @@ class MetricsPort:
     def __init__(self, registry: CollectorRegistry) -> None:
         """Make it for a registry; it does not listen yet."""
         self._registry = registry
-        self._server: tuple[Any, threading.Thread] | None = None
+        self._server: tuple[_Server, threading.Thread] | None = None
 
     def listen(self, where: str, setting: str, page: Callable[[], bytes] | None = None) -> int:
         """Listen; returns the port.
@@ -111,7 +114,7 @@ class MetricsPort:
             server = _Server((host.strip("[]"), int(port)), _Silent)
         except OSError as error:
             raise BadInput(f"{setting}: cannot listen on {where}: {error}") from None
-        metrics = make_wsgi_app(self._registry)
+        metrics: WSGIApplication = make_wsgi_app(self._registry)
         server.set_app(metrics if page is None else _with_page(metrics, page))
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -128,11 +131,10 @@ class MetricsPort:
             self._server = None
 
 
-def _with_page(metrics: Any, page: Callable[[], bytes]) -> Callable[..., Iterable[bytes]]:
-    def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+def _with_page(metrics: WSGIApplication, page: Callable[[], bytes]) -> WSGIApplication:
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if environ["PATH_INFO"] not in ("", "/"):
-            found: Iterable[bytes] = metrics(environ, start_response)
-            return found
+            return metrics(environ, start_response)
         if environ["REQUEST_METHOD"] != "GET":
             start_response("405 Method Not Allowed", [("Allow", "GET")])
             return [b""]

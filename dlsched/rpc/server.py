@@ -9,10 +9,9 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import grpc
 from grpc import aio
@@ -125,7 +124,7 @@ def add_ports(server: aio.Server, listen: Sequence[str], trust: ServerTrust) -> 
     return ports
 
 
-def _bind(end: Endpoint, add: Any, *arguments: Any) -> int:
+def _bind(end: Endpoint, add: Callable[..., int], *arguments: object) -> int:
     try:
         port = int(add(*arguments))
     except RuntimeError:
@@ -144,7 +143,7 @@ def _add_socket(server: aio.Server, end: Endpoint, trust: ServerTrust) -> int:
     return 0
 
 
-def _credentials(trust: ServerTrust, text: str, *, mutual: bool) -> Any:
+def _credentials(trust: ServerTrust, text: str, *, mutual: bool) -> grpc.ServerCredentials:
     """TLS credentials from files that are read again after a change, without a restart."""
     files = trust.files
     if files is None:
@@ -155,12 +154,12 @@ def _credentials(trust: ServerTrust, text: str, *, mutual: bool) -> Any:
     files.check(time.time(), "daemon", "node")
     seen: list[Stamp] = [files.stamp()]
 
-    def configuration() -> Any:
+    def configuration() -> grpc.ServerCertificateConfiguration:
         material = files.read()
         pair = ((material.key, material.certificate),)
         return grpc.ssl_server_certificate_configuration(pair, material.ca)
 
-    def changed() -> Any:
+    def changed() -> grpc.ServerCertificateConfiguration | None:
         stamp = files.stamp()
         if stamp == seen[0]:
             return None

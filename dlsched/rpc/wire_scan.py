@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from dlsched.core.errors import BadInput
 
@@ -24,7 +25,7 @@ class _Field:
 
     __slots__ = ("is_text", "message", "name", "repeated", "width")
 
-    def __init__(self, descriptor: Any) -> None:
+    def __init__(self, descriptor: FieldDescriptor) -> None:
         kind, d = descriptor.type, descriptor
         self.name = f"{d.containing_type.name}.{d.name}"
         self.repeated = bool(d.is_repeated)
@@ -41,12 +42,12 @@ class _Field:
 
 
 @cache
-def _fields(descriptor: Any) -> dict[int, _Field]:
+def _fields(descriptor: Descriptor) -> dict[int, _Field]:
     """The fields of a message by number."""
     return {number: _Field(each) for number, each in descriptor.fields_by_number.items()}
 
 
-def scan(raw: bytes, descriptor: Any, most: Bound, most_fields: int) -> None:
+def scan(raw: bytes, descriptor: Descriptor, most: Bound, most_fields: int) -> None:
     """Check that a message is well formed and that no field has more elements than it may.
 
     Args:
@@ -72,7 +73,7 @@ class _Scan:
         self._fields_left = most_fields
         self._most_fields = most_fields
 
-    def message(self, descriptor: Any, at: int, end: int) -> None:
+    def message(self, descriptor: Descriptor, at: int, end: int) -> None:
         """Scan the message that lies between two positions."""
         raw, known = self._raw, _fields(descriptor)
         while at < end:

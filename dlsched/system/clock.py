@@ -21,5 +21,5 @@ def wall() -> float:
 
 def boot_id() -> str:
     """Return the kernel's random name of this boot of this machine."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+    with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
         return file.read().strip()

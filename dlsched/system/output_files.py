@@ -5,6 +5,7 @@ Apart from `files`, which the keeper of a job loads too and must stay small.
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +28,16 @@ def appearing_whole(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # whatever is wrong with the name has been said already
             part.unlink()
+
+
+def remove_left_parts(path: Path) -> None:
+    """Remove what processes that were killed have left of `path` under its temporary names."""
+    target, _ = _names_of(path)
+    with suppress(OSError):
+        for part in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
+            process = part.name.split(".")[-2]
+            if process.isdecimal() and not os.path.exists(f"/proc/{process}"):
+                part.unlink()
 
 
 def why_not_writable(path: Path) -> str:

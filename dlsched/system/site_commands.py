@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO
 
 LONGEST_WORDS = 300  # characters of what a command has said
+_KILLED_S = 5.0  # until a killed command has ended
 
 
 async def run_command(
@@ -53,7 +54,8 @@ async def run_command(
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
+                with contextlib.suppress(TimeoutError):  # it may be stuck in the kernel
+                    await asyncio.wait_for(process.wait(), _KILLED_S)
         if code == 0:
             return ""
         return f"ended with {code}" + last_words(said)

@@ -18,6 +18,7 @@ NAMES = (
     *("sprio", "sshare"),
 )
 OF_USER = "DLSCHED_BASH_ENV"  # what the user had in BASH_ENV
+_LONGEST_FIRST_LINE = 127  # bytes, of a program that names its interpreter
 _FOLDER, _STARTUP = "slurm-commands", "startup.sh"
 
 
@@ -30,13 +31,24 @@ def install(folder: str) -> list[str]:
     written = []
     for name in NAMES:
         path = os.path.join(folder, name)
-        text = (
-            "#!/bin/sh\n# a command of Slurm, as dlsched has it\n"
-            f'exec {shlex.quote(sys.executable)} -I -m dlsched.cli.slurm {name} "$@"\n'
-        )
-        replace_file(path, text.encode(), durable=False, mode=0o755)
+        replace_file(path, _program(name).encode(), durable=False, mode=0o755)
         written.append(path)
     return written
+
+
+def _program(name: str) -> str:
+    """A program that runs a command with this interpreter.
+
+    No shell stands in between where that can be: some, as dash, drop functions that bash exports.
+    """
+    first, note = f"#!{sys.executable} -I", "# a command of Slurm, as dlsched has it\n"
+    if len(os.fsencode(first)) > _LONGEST_FIRST_LINE or first.count(" ") > 1:
+        call = f"{shlex.quote(sys.executable)} -I -m dlsched.cli.slurm {name}"
+        return f'#!/bin/sh\n{note}exec {call} "$@"\n'
+    return (
+        f"{first}\n{note}import sys\n\nfrom dlsched.cli.slurm.__main__ import main\n\n"
+        f'raise SystemExit(main(["{name}", *sys.argv[1:]]))\n'
+    )
 
 
 def install_for_jobs(run_dir: str) -> None:

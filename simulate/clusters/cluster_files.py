@@ -10,7 +10,7 @@ from typing import Any
 from dlsched.core.cluster.description import Cluster, cluster_from_tables, parse_cluster_spec
 from dlsched.core.cluster.host_lists import expand
 from dlsched.core.errors import BadInput, not_known
-from simulate.toml_files import read_toml
+from simulate.document_files import read_toml
 
 _PARTITION_KEYS = ("name", "nodes", "max_time")
 

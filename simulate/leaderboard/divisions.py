@@ -18,10 +18,13 @@ from simulate.profiles.workloads import WorkloadProfiles
 from simulate.traces.generate import generate_trace
 from simulate.traces.open import open_trace
 from simulate.traces.statistics import offered_load
-from simulate.traces.synthetic.deadlines import with_deadlines
-from simulate.traces.synthetic.elastic import MODELS, with_elastic_jobs
-from simulate.traces.synthetic.guarantees import with_opportunistic
-from simulate.traces.synthetic.workloads import with_workloads
+from simulate.traces.synthetic.further_columns import (
+    MODELS,
+    with_deadlines,
+    with_elastic_jobs,
+    with_opportunistic,
+    with_workloads,
+)
 from simulate.traces.trace import Trace
 
 LONGEST_S = 86_400.0  # longer jobs are cut, or one of them would decide a run

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from dlsched.core.sums import ordered_sum
 from simulate.leaderboard.concluding import Table, conclusions, tables_of
 from simulate.leaderboard.divisions import LONGEST_S, RESTART_S, ROUND_S
 from simulate.leaderboard.entries import ABSENT, TELLS
@@ -92,7 +93,7 @@ def _lines(played: Played, table: Table) -> Iterator[str]:
     shown = [
         column
         for column in COLUMNS
-        if any(math.isfinite(sum(figures(label, column))) for label in table.order)
+        if any(math.isfinite(ordered_sum(figures(label, column))) for label in table.order)
     ]
     told = {each.label: each.told for each in played.entries}
     yield f"### {table.track}, load {table.load:g}"

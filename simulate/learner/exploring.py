@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from dlsched.policies.scheduling.dl2.window import Window as GpuWindow
-from simulate.slots.learned import ROLES, SERVERS, WORKERS, Window
-from simulate.slots.world import Role
+from simulate.worlds.slots.learned import ROLES, SERVERS, WORKERS, Window
+from simulate.worlds.slots.world import Role
 
 RARE = 0.001  # of all actions
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.errors import BadInput
+from dlsched.core.sums import ordered_sum
 from dlsched.core.units import COMPLETED
 from dlsched.policies.learning.network import Decision, Network, Singles
 from dlsched.policies.scheduling.mlfs.choices import INPUTS, SCHEMA, ByNetwork
@@ -57,7 +58,7 @@ class Brought(NamedTuple):
             (1.0 + heuristic.traffic) / (1.0 + self.traffic),
         ]
         known = [(w, term) for w, term in zip(WEIGHTS, terms, strict=True) if not math.isnan(term)]
-        return sum(w * term for w, term in known) / sum(w for w, _ in known)
+        return ordered_sum(w * term for w, term in known) / ordered_sum(w for w, _ in known)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ import numpy as np
 from dlsched.core.arrays import Floats, Ints
 from dlsched.policies.learning.network import Decision, Network, Singles
 from simulate.learner.exploring import JobAware
-from simulate.slots.baselines import drf
-from simulate.slots.jobs import SlotJobs
-from simulate.slots.learned import FEATURES, ROLES, SCHEMA, Imitation, LearnedSlots
-from simulate.slots.speeds import SpeedSurface
-from simulate.slots.world import Conditions, SlotWorld, run_slots
+from simulate.worlds.slots.baselines import drf
+from simulate.worlds.slots.jobs import SlotJobs
+from simulate.worlds.slots.learned import FEATURES, ROLES, SCHEMA, Imitation, LearnedSlots
+from simulate.worlds.slots.speeds import SpeedSurface
+from simulate.worlds.slots.world import Conditions, SlotWorld, run_slots
 
 
 @dataclass(frozen=True, slots=True)

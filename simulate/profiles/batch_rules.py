@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from dlsched.core.errors import BadInput
 from dlsched.core.speed.epochs import EpochProfile
@@ -40,8 +40,6 @@ LARGEST = {
     "Recommendation": 8192,
 }  # batch size; models that are not here never adapt
 SETTLED = 0.3  # part of its epochs after which a profile lets Accordion leave the initial size
-
-Mode = Literal["static", "accordion", "gns"]
 
 
 class Training(NamedTuple):

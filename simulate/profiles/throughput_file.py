@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dlsched.core.errors import BadInput
-from dlsched.core.speed.throughput_table import JobKind, Measurement, ThroughputTable
+from dlsched.core.speed.throughput_table import JobKind, Measurement
 from simulate.traces.textfile import lines_of, open_text
 
 NEEDED = ("accelerator", "scale_factor", "model", "steps_per_s")
@@ -29,15 +29,6 @@ ELASTICFLOW_WORDS = {
     "iterations_per_s": "steps_per_s",
 }
 _BATCH = " (batch size "
-
-
-def read_throughputs(path: str | Path) -> ThroughputTable:
-    """Read a table: a file, or all files of a folder whose names contain `throughputs`.
-
-    Raises:
-        BadInput: one line with file and line number.
-    """
-    return ThroughputTable(measurements_of(Path(path)))
 
 
 def measurements_of(place: Path) -> list[Measurement]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dlsched.core.errors import BadInput
+from dlsched.core.sums import ordered_sum
 from simulate.report.drawing.charts import (
     Bars,
     Curves,
@@ -146,7 +147,7 @@ def sheet(figure: Figure, panels: Sequence[Panel]) -> Sheet:
     per_row = 6
     lines = math.ceil(len(figure.legend) / per_row)
     above = 0.22 * lines
-    size = (HALF_IN if lone else WIDE_IN, sum(heights) + above)
+    size = (HALF_IN if lone else WIDE_IN, ordered_sum(heights) + above)
     drawn = Sheet(figsize=size, layout="constrained")
     if figure.legend:
         handles = [legend_line(key.series, key.label) for key in figure.legend]
@@ -182,7 +183,7 @@ def height_in(panel: Panel) -> float:
     if isinstance(panel, Bars):
         return 0.6 + 0.2 * len(panel.bars)
     if isinstance(panel, Ranges):
-        return 0.7 + sum(0.12 + 0.11 * max(len(r.ranges), 1) for r in panel.rows)
+        return 0.7 + ordered_sum(0.12 + 0.11 * max(len(r.ranges), 1) for r in panel.rows)
     return min(0.7 + 0.024 * panel.total_lanes + 0.06 * len(panel.nodes), 9.0)
 
 

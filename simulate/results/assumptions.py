@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from dlsched.core.cluster.site_rules import live_only
 from dlsched.core.speed.interference import SharedSpeed
 from simulate.engine import Engine
 from simulate.results.tables import ReplayResult
@@ -45,11 +46,10 @@ def _classes(engine: Engine) -> Iterator[str]:
     if not table.gpu_limits:
         yield "no limit of a priority class holds"
         return
-    others = dict.fromkeys(name for each in classes for name in each.live_only)
+    others = dict.fromkeys(name for each in classes for name in live_only(each))
     yield (
         "of limits of priority classes, only those on GPUs hold"
         + (f" (not {', '.join(others)})" if others else "")
-        + ", and jobs under them get no more GPUs than they ask for"
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dlsched.core.sums import ordered_sum
 from dlsched.core.units import UnitTable
 from simulate.shared_gpus import SharedGpus, Stretch
 
@@ -88,6 +89,8 @@ def co_residence_figures(shared: SharedGpus, units: UnitTable) -> dict[str, Any]
 
 def _mean_speed(stretches: Sequence[Stretch]) -> float | None:
     """The speed of jobs beside others relative to alone, weighted by GPU time."""
-    weight = sum((each.end - each.start) * each.gpus * len(each.rows) for each in stretches)
-    speed = sum((each.end - each.start) * each.gpus * sum(each.speeds) for each in stretches)
+    weight = ordered_sum((each.end - each.start) * each.gpus * len(each.rows) for each in stretches)
+    speed = ordered_sum(
+        (each.end - each.start) * each.gpus * ordered_sum(each.speeds) for each in stretches
+    )
     return speed / weight if weight and math.isfinite(speed) else None

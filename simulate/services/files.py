@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Mapping
 from itertools import pairwise
@@ -22,12 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from dlsched.core.cluster.description import Cluster
-from dlsched.core.errors import BadInput, not_known, shorten
+from dlsched.core.documents import named_tables, table
+from dlsched.core.errors import BadInput, shorten
 from dlsched.policies.services.service_times import service_time
 from dlsched.policies.services.sizing import Sla
+from simulate.bounded_tables import FROM_0, read_rows
+from simulate.document_files import read_toml
 from simulate.services.description import Requests, Service
-from simulate.toml_files import read_toml
-from simulate.traces.textfile import open_text
 
 _WHOLE = {"least": 1, "most": 1, "gpus": 1, "reserve": 0, "windows": 1, "gateways": 1}  # at least
 _REAL = {"setup_s": 0.0, "idle_s": 0.0, "burst": 1.0, "window_s": 0.1}  # at least
@@ -41,44 +41,31 @@ def read_services(path: Path, cluster: Cluster) -> tuple[Service, ...]:
     Raises:
         BadInput: one line with the file, the service, and what would be right.
     """
-    document = read_toml(path)
-    for key in document:
-        if key != "services":
-            raise not_known(f"{path}: table", key, ["services"])
-    entries = document.get("services", [])
-    if not isinstance(entries, list) or not entries:
-        raise BadInput(f"{path}: services must be given as [[services]], a table for each")
-    found: dict[str, Service] = {}
-    for number, entry in enumerate(entries, 1):
-        if not isinstance(entry, dict):
-            raise BadInput(f"{path}: services must be given as [[services]], a table for each")
-        name = entry.get("name")
-        if not isinstance(name, str) or not name:
-            raise BadInput(f"{path}: service {number}: name is missing")
-        if name in found:
-            raise BadInput(f"{path}: service {name} is described twice")
+    document = table(str(path), read_toml(path), ("services",))
+    listed = document.get("services")
+    described = named_tables(str(path), "service", listed, (*_OTHER, *_WHOLE, *_REAL), most=_MOST)
+    found: list[Service] = []
+    for name, (where, entry) in described.items():
         try:
-            found[name] = _service(entry, path)
+            service = _service(name, entry, path)
         except BadInput as error:
-            raise BadInput(f"{path}: service {name}: {error}") from None
-        if found[name].gpus > cluster.largest_node:
+            raise BadInput(f"{where}: {error}") from None
+        if service.gpus > cluster.largest_node:
             raise BadInput(
-                f"{path}: service {name}: a replica with {found[name].gpus} GPUs; the largest node "
-                f"has {cluster.largest_node}"
+                f"{where}: a replica with {service.gpus} GPUs; the largest node has "
+                f"{cluster.largest_node}"
             )
-    always = sum(each.least * each.gpus for each in found.values())
+        found.append(service)
+    always = sum(each.least * each.gpus for each in found)
     if always > cluster.total_gpus:
         raise BadInput(
             f"{path}: replicas that are always warm need {always} GPUs, the cluster has "
             f"{cluster.total_gpus}"
         )
-    return tuple(found.values())
+    return tuple(found)
 
 
-def _service(entry: Mapping[str, Any], path: Path) -> Service:
-    for key in entry:
-        if key not in (*_WHOLE, *_REAL, *_OTHER):
-            raise not_known("key", key, (*_OTHER, *_WHOLE, *_REAL))
+def _service(name: str, entry: Mapping[str, Any], path: Path) -> Service:
     for key in ("sla_s", "share", "service_time", "rates", "most"):
         if key not in entry:
             raise BadInput(f"{key} is missing")
@@ -97,7 +84,7 @@ def _service(entry: Mapping[str, Any], path: Path) -> Service:
         raise BadInput("noise must be true or false")
     period = None if "period_s" not in entry else _real("period_s", entry["period_s"], 1.0)
     return Service(
-        name=entry["name"],
+        name=name,
         sla=Sla(
             within_s=_real("sla_s", entry["sla_s"], 0.0), share=_real("share", entry["share"], 0.0)
         ),
@@ -124,22 +111,17 @@ def _requests(given: object, period_s: float | None, path: Path) -> Requests:
 
 
 def _points_of(file: Path) -> list[tuple[float, float]]:
-    points = []
-    if not file.is_file():
-        raise BadInput(f"rates: {file}: no such file")
-    with open_text(file) as text:
-        rows = csv.DictReader(text)
-        for name in ("time", "rate"):
-            if name not in (rows.fieldnames or ()):
-                raise BadInput(f"rates: {file}:1: the column {name} is missing; needed: time,rate")
-        for row in rows:
-            where = f"rates: {file}:{rows.line_num}"
-            try:
-                time, rate = float(row["time"] or ""), float(row["rate"] or "")
-            except ValueError:
-                raise BadInput(f"{where}: two numbers are needed") from None
-            points.append((_real(f"{where}: time", time, 0.0), _real(f"{where}: rate", rate, 0.0)))
-    return points
+    try:
+        rows = read_rows(
+            file,
+            {"time": FROM_0, "rate": FROM_0},
+            required=("time", "rate"),
+            unique=(),
+            nouns="rates",
+        )
+    except BadInput as error:
+        raise BadInput(f"rates: {error}") from None
+    return list(zip(rows.number("time").tolist(), rows.number("rate").tolist(), strict=True))
 
 
 def _whole(name: str, value: object, least: int) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from dlsched.core.errors import DlschedError
 from simulate.results.tables import ReplayResult
-from simulate.sweep.interface import Executor, Progress
+from simulate.sweep.executor import Executor, Progress
 from simulate.sweep.run import Failed, Finished, Inputs, Run
 from simulate.sweep.store import Store
 from simulate.traces.trace import Trace

@@ -12,7 +12,7 @@ from typing import Any
 from dlsched.core.errors import BadInput, DlschedError
 from simulate.results.tables import ReplayResult
 from simulate.sweep.digest import code_digest
-from simulate.sweep.interface import Progress
+from simulate.sweep.executor import Progress
 from simulate.sweep.order import LongestFirst
 from simulate.sweep.run import Failed, Finished, Inputs, Run, execute
 

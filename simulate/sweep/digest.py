@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 import dlsched
 import simulate
 from dlsched.composition.parts import part_names
-from dlsched.composition.settings import resolve_semantics
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.speed.throughput_table import ThroughputTable
 from dlsched.policies.registry import find
+from simulate.published.profiles import semantics_of
 from simulate.settings import RunSettings
 from simulate.sweep.run import Inputs, Run
 from simulate.traces.trace import Trace
@@ -82,7 +82,7 @@ def _files_digest(paths: Iterable[Path]) -> str:
 def _code_of_others(settings: RunSettings, *, has_quotas: bool) -> list[str]:
     """Digests of the folders that third parties' parts come from: people edit what they study."""
     digests = []
-    chosen = part_names(settings, resolve_semantics(settings), has_quotas=has_quotas)
+    chosen = part_names(settings, semantics_of(settings), has_quotas=has_quotas)
     for stage, name in chosen.items():
         part = find(stage, name.partition(":")[0])
         if part.__module__.partition(".")[0] in ("dlsched", "simulate"):

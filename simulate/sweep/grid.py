@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
 from dlsched.composition.parts import STAGE_WORDS, option_names
-from dlsched.composition.settings import resolve_semantics, split_options
+from dlsched.composition.settings import split_options
 from dlsched.core.errors import BadInput
 from dlsched.policies.registry import find
+from simulate.published.profiles import PROFILES, semantics_of
 from simulate.settings import RunSettings
 from simulate.sweep.run import Run
 
@@ -75,7 +76,7 @@ def share_out(runs: Sequence[Run], *, has_quotas: bool = False) -> tuple[Run, ..
     for run in runs:
         parts = replace(run.settings, load=None, seed=0)
         if parts not in has:
-            semantics = resolve_semantics(parts)
+            semantics = semantics_of(parts)
             has[parts] = option_names(parts, semantics, has_quotas=has_quotas)
         own = {
             key: kept_as
@@ -114,6 +115,17 @@ def _same_policy(one: str, other: str) -> bool:
         return False
 
 
+def _with_semantics(key: str, has: Iterable[RunSettings]) -> str:
+    """Say under which semantics a part of some run has an option; "" where there are none."""
+    names = [
+        name
+        for name, semantics in PROFILES.items()
+        for settings in has
+        if any(key in each for each in option_names(settings, semantics).values())
+    ]
+    return f" (-o semantics={' or '.join(dict.fromkeys(names))} has it)" if names else ""
+
+
 def _unknown(key: str, has: Mapping[RunSettings, Mapping[str, set[str]]]) -> str:
     """The message about an option that no run takes, with the options that runs take."""
     owner, dot, rest = key.partition(".")
@@ -122,8 +134,8 @@ def _unknown(key: str, has: Mapping[RunSettings, Mapping[str, set[str]]]) -> str
         known = sorted({name for each in has.values() for kind in each.values() for name in kind})
         others = "has it" if len(policies) == 1 else "have it"
         return (
-            f"-o {key}: neither {', '.join(policies)} nor another part of this call {others}; "
-            f"known: {', '.join([*known, 'semantics'])}"
+            f"-o {key}: neither {', '.join(policies)} nor another part of this call {others}"
+            f"{_with_semantics(key, has)}; known: {', '.join([*known, 'semantics'])}"
         )
     policy = next((name for name in policies if _same_policy(owner, name)), None)
     stage = STAGE_WORDS.get(owner, "scheduling" if policy else "")

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dlsched.composition.parts import option_names
-from dlsched.composition.settings import resolve_semantics, split_options
+from dlsched.composition.settings import split_options
+from simulate.published.profiles import semantics_of
 from simulate.results.finish_time_fairness import ISOLATED, against_isolated
 from simulate.results.tables import ReplayResult
 from simulate.settings import RunSettings
@@ -32,7 +33,7 @@ def _cell(run: Run) -> Cell:
 
 def _alone(settings: RunSettings, has_quotas: bool) -> RunSettings:
     """The same settings under the policy; the options of the run's own policy are left out."""
-    parts = option_names(settings, resolve_semantics(settings), has_quotas=has_quotas)
+    parts = option_names(settings, semantics_of(settings), has_quotas=has_quotas)
     others = set().union(*(names for stage, names in parts.items() if stage != "scheduling"))
     kept = [
         f"{key}={value}"

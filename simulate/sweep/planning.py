@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dlsched.composition.parts import build_parts
-from dlsched.composition.settings import resolve_semantics
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.errors import BadInput
 from simulate.clusters.cluster_events import ClusterEvent
 from simulate.clusters.event_files import read_events
 from simulate.profiles.leaving_out import without_unprofiled
 from simulate.profiles.open import open_applications, open_profiles
+from simulate.published.profiles import semantics_of
 from simulate.services.files import read_services
 from simulate.settings import RunSettings
 from simulate.sweep.checks import check_fits, check_runs
@@ -83,7 +83,7 @@ def plan(
     runs = expand(dimensions, base, traces=len(sources.traces))
     runs = share_out(runs, has_quotas=quotas)
     for settings in dict.fromkeys(replace(run.settings, load=None, seed=0) for run in runs):
-        build_parts(settings, resolve_semantics(settings), has_quotas=quotas)
+        build_parts(settings, semantics_of(settings), has_quotas=quotas)
     events: Sequence[ClusterEvent] = ()
     if sources.events:
         cluster, events = read_events(sources.events, cluster)

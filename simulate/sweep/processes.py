@@ -22,7 +22,7 @@ from typing import Any
 
 from dlsched.policies.blas import one_thread
 from simulate.results.tables import ReplayResult
-from simulate.sweep.interface import Progress
+from simulate.sweep.executor import Progress
 from simulate.sweep.order import LongestFirst
 from simulate.sweep.run import Failed, Finished, Inputs, Run, execute
 

@@ -9,8 +9,9 @@ import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import TextIO
 
 from dlsched.core.errors import BadInput
 
@@ -18,31 +19,28 @@ LONGEST_LINE = 100_000  # characters; a row of any known log has a few hundred
 
 UNPACKED_RATIO = 200  # of unpacked to packed bytes; logs have 5 to 30
 UNPACKED_FREELY = 64 << 20  # bytes that any file may unpack to
+CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _SUFFIXES = (".gz", ".csv", ".parquet", ".json", ".txt")
 
 
-class _Unpacked(gzip.GzipFile):
-    """A gzip file that is refused when it unpacks to far more than any log."""
+@lru_cache(maxsize=64)
+def _check_unpacked(path: Path, size: int, _changed: tuple[int, ...]) -> None:
+    """Refuse a gzip file that unpacks to far more than any log, before any line is parsed.
 
-    def __init__(self, path: Path, raw: BinaryIO) -> None:
-        super().__init__(fileobj=raw, mode="rb")
-        self._path = path
-        self._most = max(UNPACKED_FREELY, UNPACKED_RATIO * os.fstat(raw.fileno()).st_size)
+    Parsing costs a hundred times as much as unpacking. A file that has not changed is looked at
+    once.
 
-    def read1(self, size: int = -1) -> bytes:
-        """The next bytes, as `GzipFile.read1`.
-
-        Raises:
-            BadInput: there are more than the file's size allows.
-        """
-        data = super().read1(size)
-        if self.tell() > self._most:
-            raise BadInput(
-                f"{self._path}: unpacks to more than {UNPACKED_RATIO} times its size, "
-                "as no log does"
-            )
-        return data
+    Raises:
+        BadInput: there are more bytes than its size allows.
+    """
+    most = max(UNPACKED_FREELY, UNPACKED_RATIO * size)
+    with gzip.open(path, "rb") as file:
+        while file.read1(CHUNK):
+            if file.tell() > most:
+                raise BadInput(
+                    f"{path}: unpacks to more than {UNPACKED_RATIO} times its size, as no log does"
+                )
 
 
 @contextmanager
@@ -56,7 +54,10 @@ def open_text(path: Path) -> Iterator[TextIO]:
         with path.open("rb") as raw:
             packed = raw.read(2) == _GZIP_MAGIC
             raw.seek(0)
-            plain = _Unpacked(path, raw) if packed else raw
+            if packed:
+                now = os.fstat(raw.fileno())
+                _check_unpacked(path, now.st_size, (now.st_dev, now.st_ino, now.st_mtime_ns))
+            plain = gzip.GzipFile(fileobj=raw, mode="rb") if packed else raw
             # utf-8-sig swallows the mark that spreadsheet programs write.
             with io.TextIOWrapper(plain, encoding="utf-8-sig", newline="") as text:
                 yield text

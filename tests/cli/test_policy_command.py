@@ -39,6 +39,14 @@ def test_a_policy_is_found_by_its_other_name(dlsched):
     assert dlsched("policy", "show", "fjf").out.startswith("first-fit (scheduling)")
 
 
+def test_a_policy_shows_what_only_the_semantics_of_its_simulator_know(dlsched):
+    out = dlsched("policy", "show", "gavel").out
+    assert "queue=by-type  " not in out
+    assert (
+        "  gavel sets queue=by-type, mechanism=published, resolve_s=1920, settle=published" in out
+    )
+
+
 def test_a_sheet_as_json_has_types_defaults_and_docs(dlsched):
     told = json.loads(dlsched("policy", "show", "tiresias", "--json").out)
     (sheet,) = told["parts"]

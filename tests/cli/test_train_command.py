@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dlsched.cli import extras
-from tests.cli.test_slots_command import JOBS, SPEEDS
+from tests.cli.worlds.test_slots_command import JOBS, SPEEDS
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="needs PyTorch")

@@ -64,7 +64,7 @@ def test_only_the_first_block_counts_and_later_directives_cause_a_note() -> None
         ("#SBATCH -J", "s.sh:2: -J: needs a value"),
         ("#SBATCH --job-name -- true", "s.sh:2: --job-name: needs a value"),
         ("#SBATCH --hold=yes", "s.sh:2: --hold: takes no value"),
-        ("#SBATCH --exclusive=user", "s.sh:2: --exclusive: takes no value"),
+        ("#SBATCH --exclusive=us", "s.sh:2: --exclusive: takes no value"),
         ("#SBATCH -J 'open", "s.sh:2: #SBATCH: no closing quotation"),
         ("#SBATCH --gres=nic:1", "s.sh:2: --gres: 'nic:1': gpu is the only resource known here"),
     ],
@@ -105,6 +105,18 @@ def test_options_without_effect_here_are_named_in_one_note() -> None:
     )
 
 
+def test_the_kind_of_exclusive_nodes_and_better_nodes_are_noted() -> None:
+    layer, notes = read(
+        "#SBATCH --exclusive=user --contiguous --gres-flags=enforce-binding",
+        "#SBATCH --wait-all-nodes=1 --priority TOP -J a",
+    )
+    assert layer == {"name": "a", "exclusive": "yes"}
+    assert notes == (
+        "s.sh: without effect here: --exclusive=user, --contiguous, --gres-flags, "
+        "--wait-all-nodes, --priority",
+    )
+
+
 def test_all_wrong_values_of_a_script_are_told_at_once() -> None:
     lines = (
         *(
@@ -113,7 +125,7 @@ def test_all_wrong_values_of_a_script_are_told_at_once() -> None:
             "--nodes=two",
             "--array=x",
             "--begin=whenever",
-            "--exclusive=user",
+            "--exclusive=us",
         ),
         *("-J 'a", "--mail-type=NEVER", "--gres=shard:2", "--dependency=maybe:7", "--foo"),
     )

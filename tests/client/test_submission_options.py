@@ -12,7 +12,7 @@ from dlsched.client.submission.exports import exported
 from dlsched.client.submission.gpus import GpuWish, parse_gpus, parse_gres
 from dlsched.client.submission.memory import memory_bytes, memory_text
 from dlsched.client.submission.options import from_variables, merged
-from dlsched.client.submission.output_patterns import output_pattern
+from dlsched.client.submission.output_patterns import of_slurm, output_pattern
 from dlsched.client.submission.resources import resources
 from dlsched.client.submission.warning_signals import parse_warning, signal_number
 from dlsched.core.errors import BadInput
@@ -151,6 +151,33 @@ def test_memory() -> None:
     assert [memory_text(amount) for amount in (200 << 30, 1536 << 20, 5)] == ["200G", "1.5G", "5B"]
 
 
+def test_a_bare_id_among_dependencies_means_that_its_job_has_ended() -> None:
+    """As on a real Slurm, which was asked."""
+    for text, wanted in {
+        "4": [("afterany", 4, None)],
+        "4,5": [("afterany", 4, None), ("afterany", 5, None)],
+        "afterok:4,5": [("afterok", 4, None), ("afterany", 5, None)],
+        "singleton,4": [("singleton", 0, None), ("afterany", 4, None)],
+        "4_3": [("afterany", 4, 3)],
+    }.items():
+        found = parse_dependencies("-d", text)
+        assert [(each.kind, each.job, each.task) for each in found] == wanted
+    with pytest.raises(BadInput, match=r"^-d: '4' is not known"):
+        parse_dependencies("-d", "4:5")
+
+
+@pytest.mark.parametrize(
+    ("typed", "kept"),
+    [
+        ("log_%b.out", "log_%b.out"), ("%J-%4j", "%J-%4j"), ("%q.o", "%%q.o"), ("%3q", "%%3q"),
+        ("%%", "%%"), ("100%", "100%%"), ("%%q", "%%q"), ("a%K%j%", "a%%K%j%%"),
+    ],
+)  # fmt: skip
+def test_letters_that_slurm_does_not_know_stand_for_themselves(typed: str, kept: str) -> None:
+    assert of_slurm(typed) == kept
+    assert output_pattern("-o", kept) == kept
+
+
 def test_dependencies() -> None:
     found = parse_dependencies("-d", "afterok:1:2_3,after:9+30,singleton")
     assert [(each.kind, each.job, each.task, each.delay_s) for each in found] == [
@@ -193,6 +220,17 @@ def test_patterns() -> None:
     for text in ("%q", "a%", "", "a\nb", "%123j", "x" * 5000, "a\0b"):
         with pytest.raises(BadInput, match=r"^-o: "):
             output_pattern("-o", text)
+
+
+def test_functions_that_bash_exports_go_along() -> None:
+    module, odd = {"BASH_FUNC_module%%": "() {  echo $1\n}"}, {"BASH_FUNC_x": "", "a%%": ""}
+    assert exported("--export", "ALL", {**module, **odd, "X": "1"}) == {
+        **module,
+        "BASH_FUNC_x": "",
+        "X": "1",
+    }
+    assert exported("--export", "BASH_FUNC_module%%", module) == module
+    assert exported("--export", "X", {**module, "X": "1"}) == {"X": "1"}
 
 
 def test_exports() -> None:

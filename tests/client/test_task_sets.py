@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlsched.client.job_ids import JobName, job_name, job_names
-from dlsched.client.submission.task_sets import fold_tasks, parse_tasks
+from dlsched.client.submission.texts import task_set
 from dlsched.core.errors import BadInput
+from dlsched.jobs.task_sets import fold_tasks
 
 
 @pytest.mark.parametrize(
@@ -23,7 +24,7 @@ from dlsched.core.errors import BadInput
     ],
 )
 def test_sets(text: str, tasks: tuple[int, ...], limit: int, again: str) -> None:
-    found = parse_tasks("-a", text)
+    found = task_set("-a", text)
     assert (found.tasks, found.limit, str(found)) == (tuple(tasks), limit, again)
 
 
@@ -36,17 +37,24 @@ def test_sets(text: str, tasks: tuple[int, ...], limit: int, again: str) -> None
 )
 def test_malformed_sets_are_refused(text: str) -> None:
     with pytest.raises(BadInput, match=r"^-a"):
-        parse_tasks("-a", text)
+        task_set("-a", text)
 
 
 @given(st.sets(st.integers(0, 500), min_size=1, max_size=60))
 def test_folding_is_the_way_back(tasks: set[int]) -> None:
-    assert set(parse_tasks("-a", fold_tasks(tasks)).tasks) == tasks
+    for steps in (False, True):
+        assert set(task_set("-a", fold_tasks(tasks, steps=steps)).tasks) == tasks
+
+
+def test_tasks_are_folded() -> None:
+    assert fold_tasks([2, 3, 4, 9], 2) == "2-4,9%2"
+    assert fold_tasks([0, 4, 8]) == "0,4,8"
+    assert fold_tasks([0, 4, 8], steps=True) == "0-8:4"
 
 
 @given(st.text(alphabet="0123456789-,:%[]_ x", max_size=20))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    for read in (lambda: parse_tasks("-a", text), lambda: job_name(text)):
+    for read in (lambda: task_set("-a", text), lambda: job_name(text)):
         said = "read"
         try:
             assert read()

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlsched.core.errors import BadInput
-from dlsched.core.semantics import BLOX, EVENTS, PROFILES, Semantics, profile
+from dlsched.core.semantics import EVENTS, Semantics
+from simulate.published.blox import BLOX
+from simulate.published.profiles import PROFILES
 
 GRIDS = (0.1, 0.3, 1 / 3, 0.7, 1.0, 60.0, 300.0, 359.99761708212856)
 
@@ -81,11 +83,7 @@ def test_a_profile_without_rounds_takes_no_round_length() -> None:
         EVENTS.with_grid(60.0)
 
 
-def test_an_unknown_profile_lists_the_known_ones() -> None:
-    with pytest.raises(BadInput, match=", ".join(sorted(PROFILES))):
-        profile("no-such")
-
-
 @pytest.mark.parametrize("name", sorted(PROFILES))
-def test_every_profile_names_its_source(name: str) -> None:
-    assert profile(name).source
+def test_every_profile_has_its_name_and_names_its_source(name: str) -> None:
+    assert PROFILES[name].name == name
+    assert PROFILES[name].source

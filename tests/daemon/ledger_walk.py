@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from dlsched.core.service_clock import Received
 from dlsched.daemon.live.live_state import LiveState
 from dlsched.daemon.live.nodes import ClusterRules
 from dlsched.daemon.round.decide import decide
@@ -14,7 +15,9 @@ from dlsched.daemon.round.plan import Plan, carry_out, due, verify
 from dlsched.daemon.round.round_state import RoundState
 from dlsched.daemon.round.snapshot_builder import take_snapshot
 from dlsched.db.reading.loading import JobFacts, Loaded
-from dlsched.db.records import CheckpointCommitted, JobBody, JobSpec
+from dlsched.db.records import JobBody, JobSpec
+from dlsched.db.served import JobServed, RunServed
+from dlsched.db.usage import UsedByOwner
 from dlsched.jobs.typed_forms import uses_leftovers
 from dlsched.protocol.ledger import (
     Assign,
@@ -52,10 +55,6 @@ from dlsched.protocol.messages import (
     SuspendLevel,
 )
 
-COMMITTED = CheckpointCommitted(
-    job=JobId(1), run_id=RunId("r"), at=0.0, path="c", step=1, size_bytes=1, sha256=""
-)
-
 
 class LiveLab:
     """A state and its ledger; every write goes through both."""
@@ -78,6 +77,9 @@ class LiveLab:
         self.log: list[tuple[float, Write]] = []
         self.runs = 0
         self.submitted: dict[int, float] = {}
+        self.served: dict[JobId, JobServed] = {}
+        self.received: dict[JobId, tuple[RunId, Received]] = {}
+        self.used: dict[tuple[str, str, str], UsedByOwner] = {}
         for number, gpus in enumerate(nodes, 1):
             self.add_node(f"n{number}", gpus)
 
@@ -89,6 +91,18 @@ class LiveLab:
         self.ledger = apply_all(self.ledger, writes)
         self.log += [(now, write) for write in writes]
         self.live.apply(Changes(writes), self.ledger, now)
+        self.keep(self.live.rows_to_store())
+
+    def keep(self, rows: Sequence[JobServed | RunServed | UsedByOwner]) -> None:
+        """Keep what is stored with a transaction."""
+        for row in rows:
+            if isinstance(row, JobServed):
+                self.served[row.job] = row
+            elif isinstance(row, RunServed):
+                job = self.ledger.runs[row.run_id].key.job
+                self.received[job] = row.run_id, row.received
+            else:
+                self.used[row.user_name, row.account, row.vc] = row
 
     def add_node(self, name: str, gpus: int, kind: str = "gpu", now: float = 0.0) -> None:
         inventory = Inventory(
@@ -210,28 +224,16 @@ class LiveLab:
 
     def restart(self, now: float) -> None:
         """The daemon is killed and begins anew from what was durable."""
-        before, columns = self.state, self.live.jobs
-        facts, times = {}, {}
-        for job, row in columns.row_of.items():
-            run = self.ledger.live_run(job)
-            if run is not None:
-                times[run.key.run_id] = (columns.get("since", row), None)
-            first = columns.get("first_start", row)
-            saved = columns.get("saved", row)
-            facts[job] = JobFacts(
-                job=job,
-                first_started_at=None if first != first else first,
-                executed_s=columns.get("held_s", row),
-                gpu_s=columns.get("attained", row),
-                starts=columns.get("starts", row),
-                preemptions=columns.get("preemptions", row),
-                migrations=columns.get("migrations", row),
-                checkpoint=COMMITTED if saved else None,
-            )
+        before = self.state
+        facts = {
+            job: JobFacts(job=job, served=served, received=self.received.get(job))
+            for job, served in self.served.items()
+        }
         loaded = Loaded(
             ledger=self.ledger,
             jobs=facts,
-            run_times=times,
+            run_times={},
+            usage=tuple(self.used.values()),
             policy_state=before.policy_state,
             round_number=before.number,
         )

@@ -177,7 +177,7 @@ class ScriptedAgent(node_pb2_grpc.AgentServicer):  # type: ignore[misc]
                 key.run_id, reason=m.ExitReason.NOT_STARTED, detail="no space", desired=desired
             )
             return
-        if desired.is_gang and desired.want is m.Want.PREPARED:
+        if len(desired.layout) > 1 and desired.want is m.Want.PREPARED:
             self.say(m.KeeperStatus(desired=desired, phase=m.Phase.PREPARED))
         else:
             self.execute(desired)

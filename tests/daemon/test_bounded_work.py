@@ -15,15 +15,15 @@ import grpc
 import pytest
 from sqlalchemy import event
 
-from dlsched.core.errors import BadInput
 from dlsched.daemon import turns
 from dlsched.daemon.control import tokens
 from dlsched.daemon.control.job_filters import chosen_ids
-from dlsched.daemon.control.submission.arrays import parse_array
 from dlsched.daemon.control.submission.quotas import JobQuotas
+from dlsched.daemon.enforcing.enforcement import AT_ONCE
 from dlsched.daemon.round.snapshot_builder import take_snapshot
 from dlsched.daemon.rpc_errors import TooMuch
 from dlsched.db.reading.filters import ArrayElements, Filter
+from dlsched.jobs.task_sets import read_tasks
 from dlsched.protocol import leader
 from dlsched.protocol.messages import JobId
 from dlsched.rpc import request_bounds
@@ -296,15 +296,15 @@ def test_further_columns_of_live_jobs_are_bounded(tmp_path: Path) -> None:
         each = [named(k, k + 1) for k in range(most)]
         assert await why(other, *each) == f"the live jobs of bob {bound}"
         await other.submit(named(most))
-        columns = take_snapshot(state, "full", 1.0).columns
-        assert sum(name.startswith("extra:c") for name in columns) == most + 1
+        columns = take_snapshot(state, "full", 1.0).table.extra
+        assert sum(name.startswith("c") for name in columns) == most + 1
         many = [job(held=True, array="0-1999", extra={f"c{k}": "1" for k in range(most)})]
         bound = "values in further columns, at most 100000"
         assert await why(caller, *many) == f"the live jobs of ann would have 128192 {bound}"
         await caller.act(c.ACTION_CANCEL, *range(first, first + 3))
         await caller.submit(named(most, most + 1))
-        columns = take_snapshot(state, "full", 1.0).columns
-        assert sorted(n for n in columns if n.startswith("extra:c")) == ["extra:c64", "extra:c65"]
+        columns = take_snapshot(state, "full", 1.0).table.extra
+        assert sorted(n for n in columns if n.startswith("c")) == ["c64", "c65"]
 
     play(tmp_path, scene)
 
@@ -341,6 +341,35 @@ def test_an_array_is_entered_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             await caller.submit(job(array=f"0-{size - 1}", held=True))
             found.append(most)
         assert (found[1] - found[0]) / 1_800 < 30
+
+    play(tmp_path, scene)
+
+
+def test_jobs_that_depend_on_a_cancelled_one_end_in_many_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(running: Running, caller: Caller) -> None:
+        driver, most = running.daemon.driver, 0
+        [first] = await caller.submit(job(held=True))
+        needs = [c.Dependency(kind="afterok", job=first)]
+        count = 3 * AT_ONCE + 1
+        await caller.submit(job(array=f"0-{count - 1}", dependencies=needs))
+        step = driver.step
+
+        def counted(asked: leader.Event) -> None:
+            nonlocal most
+            if isinstance(asked, leader.Together):
+                most = max(most, sum(isinstance(e, leader.CancelAsked) for e in asked.events))
+            step(asked)
+
+        monkeypatch.setattr(driver, "step", counted)
+        await caller.act(c.ACTION_CANCEL, first)
+
+        async def are_gone() -> bool:
+            return not any((await caller.queue())[:2])
+
+        await eventually(are_gone)
+        assert most == AT_ONCE
 
     play(tmp_path, scene)
 
@@ -431,7 +460,7 @@ def test_scripts_and_environments_of_live_jobs_are_bounded_by_user(tmp_path: Pat
 )
 def test_an_array_text_costs_no_more_than_its_elements(text: str) -> None:
     def parse() -> None:
-        with pytest.raises(BadInput, match=r"more than 10000 elements"):
-            parse_array(text, 10_000)
+        with pytest.raises(ValueError, match=r"more than 10000 elements"):
+            read_tasks(text, 10_000)
 
     assert python_calls(parse) < 100_000

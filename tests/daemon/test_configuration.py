@@ -45,6 +45,18 @@ def test_each_error_of_a_configuration_is_one_line(tmp_path: Path, text: str, sa
     assert "\n" not in str(error.value)
 
 
+def test_capital_letters_in_node_names_of_a_configuration_are_small_ones(tmp_path: Path) -> None:
+    file = tmp_path / "d.toml"
+    file.write_text(
+        "[[nodes]]\nname='GPU[1-2]'\ngpus=8\n"
+        "[[partitions]]\nname='Short'\nnodes='gpu1,GPU2'\n[[vcs]]\nname='a'\nnodes='GPU2'\n"
+    )
+    settings = load_settings(file)
+    assert list(settings.configured_nodes()) == ["gpu1", "gpu2"]
+    assert settings.partition_nodes() == {"Short": {"gpu1", "gpu2"}}
+    assert settings.vcs[0].nodes == "gpu2"
+
+
 def test_a_wrong_file_exits_with_code_two(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

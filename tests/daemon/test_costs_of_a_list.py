@@ -12,7 +12,7 @@ from dlsched.protocol.messages import JobId
 from dlsched.rpc.columns import pack
 from dlsched.rpc.v1 import control_pb2 as c
 from tests.counting import python_calls
-from tests.daemon.cluster_of_tests import Running, job, settings_of
+from tests.daemon.cluster_of_tests import Running, eventually, job, settings_of
 
 CALLS, COMMON_CALLS = 10, 500  # of Python functions: for each waiting job, and for all of them
 BYTES, BYTES_BY_COLUMN = 80, 40  # on the wire, for a job without any wish
@@ -40,6 +40,11 @@ def test_a_brief_list_lacks_what_was_asked_for_and_nothing_else(tmp_path: Path) 
         async with Running(settings_of(tmp_path)) as running:
             wishes = {"memory_bytes": 2**30, "time_limit_s": 60.0, "comment": "mine"}
             ids = await running.caller().submit(job("one"), job("two", held=True, **wishes))
+
+            async def decided() -> bool:  # the round gives a position and a reason
+                return bool((await listed(running, brief=True))[0].position)
+
+            await eventually(decided)
             found = {brief: await listed(running, brief=brief) for brief in (True, False)}
             assert [view.job for view in found[True]] == [view.job for view in found[False]]
             for brief, whole in zip(found[True], found[False], strict=True):

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dlsched.daemon import long_lived
+from dlsched.daemon.enforcing import enforcement
 from dlsched.daemon.enforcing.enforcement import enforce
 from dlsched.daemon.long_lived import MANY, SOME, LongLivedObjects
 from dlsched.daemon.metrics.metrics import Metrics
+from dlsched.protocol import leader
 from dlsched.protocol.ledger import Ledger
 from dlsched.protocol.messages import GpuId, JobId, NodeName
-from dlsched.system.clock import wall
+from dlsched.system.clock import boottime, wall
 from tests.counting import python_calls
 from tests.daemon.cluster_of_tests import Running, eventually, job, settings_of
 from tests.daemon.scripted_agent import ScriptedAgent
+
+
+def in_one_turn(work: Coroutine[Any, Any, None]) -> None:
+    with pytest.raises(StopIteration):
+        work.send(None)
 
 
 def test_a_look_at_limits_and_deadlines_reads_no_job_without_one(tmp_path: Path) -> None:
@@ -28,7 +36,7 @@ def test_a_look_at_limits_and_deadlines_reads_no_job_without_one(tmp_path: Path)
             counted = []
             for count in (10, 2000):
                 await user.submit(*[job(gpus=1) for _ in range(count)])
-                counted.append(python_calls(lambda: enforce(cluster)))
+                counted.append(python_calls(lambda: in_one_turn(enforce(cluster))))
             assert counted[1] <= counted[0] + 5
             [late] = await user.submit(job(gpus=1, deadline_at=wall() + 0.5))
 
@@ -37,6 +45,39 @@ def test_a_look_at_limits_and_deadlines_reads_no_job_without_one(tmp_path: Path)
                 return row.status.is_terminal and row.reason == "Deadline"
 
             await eventually(over)
+
+    asyncio.run(script())
+
+
+def test_a_look_that_lets_others_in_between_sees_what_they_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs that end while others are being ended are left alone."""
+    monkeypatch.setattr(enforcement, "AT_ONCE", 1)
+
+    async def script() -> None:
+        async with Running(settings_of(tmp_path)) as running:
+            user, cluster = running.caller(), running.daemon.cluster
+            driver, step = cluster.driver, cluster.driver.step
+            await running.daemon.rounds.stop()
+            first, second = await user.submit(*[job(deadline_at=wall() + 0.1) for _ in range(2)])
+            await eventually(
+                lambda: (
+                    wall() > driver.table.field(driver.reserved.jobs[JobId(second)], "deadline_at")
+                )
+            )
+            cancelled = []
+
+            def noted(asked: leader.Event) -> None:
+                step(asked)
+                for each in asked.events if isinstance(asked, leader.Together) else ():
+                    if isinstance(each, leader.CancelAsked):
+                        cancelled.append(each.job)
+                        step(leader.CancelAsked(boottime(), -1, JobId(second), "Cancelled"))
+
+            monkeypatch.setattr(driver, "step", noted)
+            await enforce(cluster)
+            assert cancelled == [first]
 
     asyncio.run(script())
 

@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from dlsched.protocol import leader
-from dlsched.protocol.messages import ExitRecord, JobId, NodeName, Reply, RunId, Sync
+from dlsched.protocol.messages import ExitReason, ExitRecord, JobId, NodeName, Reply, RunId, Sync
 from dlsched.rpc.v1 import control_pb2 as c
 from dlsched.system.clock import boottime
 
@@ -236,6 +236,25 @@ def test_a_user_suspends_resumes_signals_and_reads_the_output(tmp_path: Path) ->
         await reaches(caller, number, "SUSPENDED")
         await eventually(lambda: not agent.running())
         await caller.act(c.ACTION_RESUME, number)
+        await eventually(agent.running)
+        await reaches(caller, number, "RUNNING")
+
+    play(tmp_path, scene)
+
+
+def test_a_suspended_job_whose_run_is_lost_is_released_not_resumed(tmp_path: Path) -> None:
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        [number] = await caller.submit(job())
+        await reaches(caller, number, "RUNNING")
+        [run] = await eventually(agent.running)
+        await caller.act(c.ACTION_SUSPEND, number)
+        await reaches(caller, number, "SUSPENDED")
+        await eventually(lambda: not agent.running())
+        agent.end(run.run_id, reason=ExitReason.NODE_LOST)
+        await reaches(caller, number, "PENDING")
+        [failure] = (await caller.act(c.ACTION_RESUME, number)).failed
+        assert failure.why == f"it is pending, not suspended, and held: dlsched release {number}"
+        await caller.act(c.ACTION_RELEASE, number)
         await eventually(agent.running)
         await reaches(caller, number, "RUNNING")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,17 @@ from .test_daily import ends, play, reaches
 from .test_usage_with_live_jobs import Halt, one_ends_before_and_one_after
 
 EVERYTHING = c.HistoryRequest(filter=c.Filter(all_users=True), live_too=True)
+
+
+class HaltAtLast(Halt):
+    """The second place is after the last page, which is empty."""
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        self._stop(self.before)
+        found = self._read(*args, **named)
+        if not found:
+            self._stop(self.after)
+        return found
 
 
 async def listed(caller: Caller, asked: c.HistoryRequest) -> list[tuple[int, str]]:
@@ -35,7 +47,7 @@ def test_a_job_that_ends_while_the_store_is_read_is_in_the_list_once(
         await reaches(caller, first, "COMPLETED")
 
         store = running.daemon.driver.store
-        halt = Halt(store.history)
+        halt = HaltAtLast(store.history)
         monkeypatch.setattr(store, "history", halt)
         asking = asyncio.create_task(listed(caller, EVERYTHING))
         await one_ends_before_and_one_after(halt, caller, agent, second, third)

@@ -146,7 +146,7 @@ def test_the_points_of_a_waiting_job_are_shown_term_by_term(tmp_path: Path) -> N
     play(tmp_path, scene, classes=CLASSES, round={"policy": "multifactor", "interval_s": 0.3})
 
 
-def test_usage_survives_a_restart_of_the_daemon(tmp_path: Path) -> None:
+def test_usage_survives_a_restart_of_the_daemon(tmp_path: Path, later: Any) -> None:
     async def whole() -> None:
         settings = settings_of(tmp_path, fair_share={"half_life_s": 3600.0})
         async with Running(settings) as running:
@@ -163,7 +163,8 @@ def test_usage_survives_a_restart_of_the_daemon(tmp_path: Path) -> None:
                         > 1.0
                     )
                 )
-                await ends(agent, done, ran_s=500.0)
+                later(500.0)
+                await ends(agent, done)
                 await reaches(caller, done, "COMPLETED")
                 before = await shares(caller)
                 assert before["lab", "ann"].share == 1.0

@@ -184,8 +184,11 @@ def test_a_policy_that_would_fail_in_every_round_cannot_be_switched_on(tmp_path:
         assert "uses the speeds on h100 only, but the cluster has v100" in text
         text = await refusal("objective=cost", "prices=k80:1")
         assert "cost needs the price of v100" in text
-        assert "rounds of whole steps" in await refusal("mechanism=published")
-        assert "only a replay has" in await refusal("semantics=gavel")
+        text = await refusal("mechanism=published")
+        assert "mechanism must be one of corrected, plain, not 'published'" in text
+        for name in ("gavel", "blox", "no-such"):
+            text = await refusal(f"semantics={name}")
+            assert f"semantics={name}: a live cluster has rounds and events; only a replay" in text
         status = await root.control.Status(c.StatusRequest(), timeout=60)
         assert (status.policy, status.policy_failures) == ("fifo", 0)
         for objective in ("max-min-packed", "gandiva", "allox", "hierarchical", "cost-slo"):

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from dlsched.daemon.round.offline import decide_snapshot
+from dlsched.daemon.round.decide import decide
+from dlsched.daemon.round.snapshot import LiveSnapshot
 from dlsched.rpc.v1 import control_pb2 as c
 
 from .cluster_of_tests import Caller, Running, eventually, job
@@ -47,7 +48,7 @@ def test_the_present_state_is_simulated_under_other_policies(tmp_path: Path) -> 
         root = running.caller("root", 0)
         chunks = [p.data async for p in root.control.Snapshot(c.SnapshotRequest(), timeout=60)]
         file.write_bytes(b"".join(chunks))
-        assert decide_snapshot(file.read_bytes()).policy == "fifo"
+        assert decide(LiveSnapshot.from_bytes(file.read_bytes())).policy == "fifo"
         code, out, err = await dlsched(
             running, "replay", "--snapshot", str(file), "--policy", "srtf,las",
             "--jobs-out", str(jobs_out), "--summary-out", str(told),

@@ -188,6 +188,33 @@ def test_a_quota_makes_jobs_wait_and_is_the_reason(
     play(tmp_path, scene, gpus=8, vcs=[{"name": "speech"}])
 
 
+def test_a_waiting_job_holds_no_quota_and_is_shown_in_its_place(tmp_path: Path) -> None:
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        root = Operator(running)
+        await root.set("account", name="team")
+        await root.set("user", name="ann", account="team")
+        await root.set("user", name="eve", account="team")
+        await root.set("quota", kind="account", name="team", gpus=8)
+        bob, eve = running.caller("bob", 1002), running.caller("eve", 1003)
+        [others] = await bob.submit(job(gpus=4))
+        await reaches(bob, others, "RUNNING")
+        [large] = await caller.submit(job(gpus=8))
+        await waits(caller, large, "Resources")
+        [small] = await eve.submit(job(gpus=1))
+        await reaches(eve, small, "RUNNING")
+        reason = await waits(caller, large, "AssocGrpGRES")
+        view = (await root.all("quota"))["team"]
+        assert reason == f"AssocGrpGRES: account team has {view.gpus_now:g} of 8 GPUs, needs 8"
+        [last] = await eve.submit(job(gpus=4))
+        await waits(eve, last, "Resources")
+        for number, place in ((large, "1"), (last, "2")):
+            asked = c.ShowRequest(filter=c.Filter(jobs=[number]), why_order=True)
+            [shown] = (await caller.control.Show(asked, timeout=60)).jobs
+            assert dict(shown.order_numbers)["position"] == place
+
+    play(tmp_path, scene, gpus=8, round={"policy": "first-fit", "interval_s": 0.3})
+
+
 def test_quotas_of_jobs_and_of_gpu_hours_hold(tmp_path: Path) -> None:
     async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
         root = Operator(running)

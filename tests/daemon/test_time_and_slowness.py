@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 
 from dlsched.daemon import cluster as cluster_module
+from dlsched.daemon.daemon import Daemon
+from dlsched.daemon.leader_driver import LeaderDriver
+from dlsched.protocol.messages import JobId
 from dlsched.rpc.v1 import control_pb2 as c
 from dlsched.system import clock
 
-from .cluster_of_tests import Running, eventually, job, settings_of
+from .cluster_of_tests import Caller, Running, eventually, job, settings_of
 from .scripted_agent import ScriptedAgent
 
 pytestmark = pytest.mark.slow
@@ -59,6 +62,148 @@ def test_a_jump_of_the_wall_clock_ends_and_starts_nothing(
                     return await caller.state(number) == "COMPLETED"
 
                 await eventually(over)
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
+def test_jobs_that_run_while_the_clock_is_set_tell_how_long_they_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump_s: float
+) -> None:
+    """Row C14: the times of a live job move with the clock, in memory and in the database."""
+    real, offset = time.time, [0.0]
+    jumpy = SimpleNamespace(
+        time=lambda: real() + offset[0],
+        clock_gettime=time.clock_gettime,
+        CLOCK_BOOTTIME=time.CLOCK_BOOTTIME,
+    )
+    monkeypatch.setattr(clock, "time", jumpy)
+
+    async def scene() -> None:
+        async with (
+            Running(settings_of(tmp_path)) as running,
+            ScriptedAgent("n1", running.target) as agent,
+        ):
+            caller, table = running.caller(), running.daemon.driver.table
+            over, held = await caller.submit(job(held=True), job(held=True))
+            await caller.act(c.ACTION_CANCEL, over)
+            [runs] = await caller.submit(job(time_limit_s=600))
+            await eventually(agent.running)
+            before = (await caller.show(over)).job
+            offset[0] = jump_s
+            await eventually(lambda: table.of(JobId(runs)).moved_s)
+            live = (await caller.show(runs)).job
+            assert abs(live.submitted_at - clock.wall()) < 120
+            assert abs(live.started_at - clock.wall()) < 120
+            agent.end_job(runs)
+            await caller.act(c.ACTION_CANCEL, held)
+
+            async def has_ended() -> bool:
+                return await caller.state(runs) == "COMPLETED"
+
+            await eventually(has_ended)
+            asked = c.HistoryRequest(filter=c.Filter())
+            found = {
+                view.job: view
+                async for page in caller.control.History(asked, timeout=60)
+                for view in page.jobs
+            }
+            for number in (runs, held):
+                view = found[number]
+                assert 0 <= view.ended_at - view.submitted_at < 120
+            assert 0 <= found[runs].first_started_at - found[runs].submitted_at < 120
+            assert found[over].submitted_at == before.submitted_at  # it had ended
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
+def test_what_happens_before_a_jump_is_noticed_does_not_move_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump_s: float
+) -> None:
+    """Row C14: its times are of the new clock already."""
+    real, offset = time.time, [0.0]
+    jumpy = SimpleNamespace(
+        time=lambda: real() + offset[0],
+        clock_gettime=time.clock_gettime,
+        CLOCK_BOOTTIME=time.CLOCK_BOOTTIME,
+    )
+    monkeypatch.setattr(clock, "time", jumpy)
+    notice = LeaderDriver._follow_wall_clock
+
+    async def scene() -> None:
+        async with (
+            Running(settings_of(tmp_path)) as running,
+            ScriptedAgent("n1", running.target) as agent,
+        ):
+            caller, driver = running.caller(), running.daemon.driver
+            [before] = await caller.submit(job(gpus=1))
+            await eventually(lambda: len(agent.running()) == 1)
+            monkeypatch.setattr(LeaderDriver, "_follow_wall_clock", lambda driver: None)
+            notice(driver)
+            offset[0] = jump_s
+            [after] = await caller.submit(job(gpus=1))
+            await eventually(lambda: len(agent.running()) == 2)
+            notice(driver)
+            await eventually(lambda: driver.table.of(JobId(before)).moved_s)
+            for number in (before, after):
+                live = (await caller.show(number)).job
+                assert abs(live.submitted_at - clock.wall()) < 60, number
+                assert abs(live.started_at - clock.wall()) < 60, number
+                agent.end_job(number)
+
+            async def are_over() -> bool:
+                return {await caller.state(each) for each in (before, after)} == {"COMPLETED"}
+
+            await eventually(are_over)
+            asked = c.HistoryRequest(filter=c.Filter())
+            async for page in caller.control.History(asked, timeout=60):
+                for view in page.jobs:
+                    assert 0 <= view.ended_at - view.first_started_at < 60, view.job
+                    assert 0 <= view.first_started_at - view.submitted_at < 60, view.job
+
+    asyncio.run(scene())
+
+
+def test_a_daemon_that_takes_over_applies_no_jump_of_the_time_in_which_it_did_not_lead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row C14: the leader of that time has moved the jobs already."""
+    real, offset = time.time, [0.0]
+    jumpy = SimpleNamespace(
+        time=lambda: real() + offset[0],
+        clock_gettime=time.clock_gettime,
+        CLOCK_BOOTTIME=time.CLOCK_BOOTTIME,
+    )
+    monkeypatch.setattr(clock, "time", jumpy)
+
+    async def ticks_twice(driver: LeaderDriver) -> None:
+        for _ in range(2):
+            before = driver.state.last_tick
+            await eventually(lambda before=before: driver.state.last_tick != before)
+
+    async def scene() -> None:
+        settings = settings_of(tmp_path)
+        second = Daemon(settings, insecure_loopback=True)
+        async with Running(settings) as first:
+            [waits] = await first.caller().submit(job(held=True))
+            await second.start()
+            try:
+                assert not second.driver.leading
+                offset[0] = 3600.0
+                table = first.daemon.driver.table
+                await eventually(lambda: table.of(JobId(waits)).moved_s)
+                await ticks_twice(second.driver)
+                await first.daemon.stop()
+                await eventually(lambda: second.driver.leading)
+                await ticks_twice(second.driver)
+                assert not second.driver.table.of(JobId(waits)).moved_s
+                caller = Caller(f"127.0.0.1:{second.ports[0]}")
+                view = (await caller.show(waits)).job
+                assert abs(view.submitted_at - clock.wall()) < 120
+                await caller.close()
+            finally:
+                await second.stop()
 
     asyncio.run(scene())
 

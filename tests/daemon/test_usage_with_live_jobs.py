@@ -12,7 +12,6 @@ import pytest
 
 from dlsched.daemon.loops.gpu_hours import GpuHours
 from dlsched.rpc.v1 import control_pb2 as c
-from dlsched.system.clock import wall
 
 from .cluster_of_tests import Caller, Running, eventually, job
 from .scripted_agent import ScriptedAgent
@@ -46,18 +45,19 @@ async def one_ends_before_and_one_after(
 ) -> None:
     for place, number in ((halt.before, first), (halt.after, second)):
         await asyncio.to_thread(place.wait)
-        await ends(agent, number, ran_s=HOUR_S)
+        await ends(agent, number)
         await reaches(caller, number, "COMPLETED")
         halt.go_on[place].set()
 
 
 def test_a_run_that_ends_while_usage_is_asked_for_counts_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: Any
 ) -> None:
     async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
         first, second = await caller.submit(job(gpus=1), job(gpus=2))
         for number in (first, second):
             await reaches(caller, number, "RUNNING")
+        later(HOUR_S)
         store = running.daemon.driver.store
         halt = Halt(store.usage)
         monkeypatch.setattr(store, "usage", halt)
@@ -66,13 +66,13 @@ def test_a_run_that_ends_while_usage_is_asked_for_counts_once(
         await one_ends_before_and_one_after(halt, caller, agent, first, second)
         [mine] = (await asking).usage
         assert (mine.name, mine.gpus_now, mine.gpu_parts_now) == ("ann", 2, 2.0)
-        assert HOUR_S < mine.gpu_s < 2 * HOUR_S, "the hour of the first, and the second until now"
+        assert 3 * HOUR_S <= mine.gpu_s < 4 * HOUR_S, "the hour of the first, two of the second"
 
     play(tmp_path, scene)
 
 
 def test_a_run_that_ends_while_gpu_hours_are_summed_counts_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: Any
 ) -> None:
     async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
         await Operator(running).set("quota", kind="user", name="ann", gpus=4, gpu_hours=100.0)
@@ -83,7 +83,7 @@ def test_a_run_that_ends_while_gpu_hours_are_summed_counts_once(
         first, second = await caller.submit(job(gpus=1), job(gpus=2))
         for number in (first, second):
             await reaches(caller, number, "RUNNING")
-            running.daemon.driver.table.of(number).started_at = wall() - 2 * HOUR_S
+        later(2 * HOUR_S)
         store = running.daemon.driver.store
         halt = Halt(store.run_usage)
         monkeypatch.setattr(store, "run_usage", halt)
@@ -92,6 +92,6 @@ def test_a_run_that_ends_while_gpu_hours_are_summed_counts_once(
         await one_ends_before_and_one_after(halt, caller, agent, first, second)
         await summing
         used = limits.used_hours["user", "ann"]
-        assert 5.0 < used < 6.0, "an hour as the first one's end says, and two of two GPUs"
+        assert 6.0 <= used < 7.0, "two hours of one GPU, and two of two"
 
     play(tmp_path, scene)

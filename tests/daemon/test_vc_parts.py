@@ -12,7 +12,7 @@ from dlsched.daemon.settings import load_settings
 from dlsched.daemon.site_rules.vc_tree import check_tree
 from dlsched.daemon.tenants import Tenants
 from dlsched.db.records import TenantSet
-from dlsched.db.tenants import Vc
+from dlsched.tenants.fields import Vc
 
 from .cluster_of_tests import Caller, Running, job, settings_of
 from .scripted_agent import ScriptedAgent

@@ -24,11 +24,11 @@ def add_history(store: Store, count: int) -> None:
         f"SELECT 1000000 + i, '{{\"name\":\"old\"}}', '' FROM {numbers}",
         "INSERT INTO jobs (job, status, reason, runs, failures, preemptions, exit, user_name, "
         "request_id, request, body, array_index, uid, spec_user, name, account, vc, "
-        "partition_name, gpus, live, state, held, submitted_at, ended_at, executed_s, gpu_s, "
+        "partition_name, gpus, live, state, held, submitted_at, ended_at, "
         "starts, migrations, "
         "resizes, cancelled_by) SELECT 1000000 + i, 'completed', '', 1, 0, 0, :record, 'ann', "
         "'old' || i, '{\"gang\":[1]}', 1000000 + i, 0, 1000, 'ann', 'old', '', '', '', 1, "
-        f"{no}, 'COMPLETED', '', 1.0, i, 1.0, 1.0, 1, 0, 0, '' FROM {numbers}",
+        f"{no}, 'COMPLETED', '', 1.0, i, 1, 0, 0, '' FROM {numbers}",
         "INSERT INTO runs (run_id, job, run, status, epoch, suspended, suspension, gives_way, "
         'released, live, assigned_at, released_at, ended_at, "end", executed_s, gpu_s) '
         f"SELECT 'old' || i, 1000000 + i, 1, 'over', 1, {no}, 0, {no}, {yes}, {no}, 1.0, 1.0, i, "

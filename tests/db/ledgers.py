@@ -1,16 +1,17 @@
-"""Short ways to writes, and the part of a ledger that a store loads."""
+"""Short ways to writes."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
+from dlsched.core.service_clock import Received
 from dlsched.db.contents import ContentGiven, JobContent
 from dlsched.db.records import ArrayShape, JobBody, JobSpec
+from dlsched.db.served import RunServed
 from dlsched.protocol.ledger import (
     Assign,
     Attach,
-    Ledger,
     MemberOver,
     RegisterNode,
     Request,
@@ -32,23 +33,6 @@ from dlsched.protocol.messages import (
     Share,
     StopReason,
 )
-
-
-def live_part(ledger: Ledger) -> Ledger:
-    """What a new leader takes of a ledger: what has ended stays in the database."""
-    runs = {run_id: run for run_id, run in ledger.runs.items() if not run.is_over}
-    busy = {run.key.job for run in runs.values()}
-    jobs = {n: j for n, j in ledger.jobs.items() if not j.status.is_terminal or n in busy}
-    return Ledger(
-        epoch=ledger.epoch,
-        leader=ledger.leader,
-        next_job=ledger.next_job,
-        jobs=jobs,
-        runs=runs,
-        nodes=dict(ledger.nodes),
-        orphans=dict(ledger.orphans),
-        requests={key: job for key, job in ledger.requests.items() if job in jobs},
-    )
 
 
 def request(name: str, *, gang: tuple[int, ...] = (1,), user: str = "ann", **body: Any) -> Request:
@@ -142,3 +126,9 @@ def ended(
         at=at,
     )
     return MemberOver(key(job, run).run_id, NodeName(name), exit=record)
+
+
+def received(job: int, *, run: int = 1, held_s: float, gpus: int = 1) -> Attach:
+    """What the daemon says that a run of a job has received."""
+    all_of_it = Received(held_s=held_s, worked_s=held_s, attained=held_s * gpus)
+    return Attach(RunServed(run_id=key(job, run).run_id, received=all_of_it))

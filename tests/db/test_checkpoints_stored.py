@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from alembic.command import upgrade
-
-from dlsched.db import schema
 from dlsched.db.checkpoints import ASIDE, DELETED, CheckpointsMarked
-from dlsched.db.engine import open_engine, writing
-from dlsched.db.migrations import configuration
 from dlsched.db.reading.filters import Filter
 from dlsched.db.records import CheckpointCommitted, EnvironmentGiven
 from dlsched.db.store import Store
-from dlsched.db.versions import begin, migrate
 from dlsched.protocol.ledger import Attach, CancelJob, JobStatus, Restart
 from dlsched.protocol.messages import Epoch, JobId, RunId
 from tests.db.ledgers import content_of, submit
@@ -67,24 +61,3 @@ def test_an_ended_job_is_live_again_with_an_environment(store: Store, epoch: Epo
     store.persist(epoch, 3, [CancelJob(ONE)], 3.0)
     assert store.jobs([ONE])[0].facts.ended_at == 3.0
     assert store.contents([ONE])[ONE].environment == {}
-
-
-def test_of_older_tables_only_the_newest_is_sure_to_be_there(url: str) -> None:
-    engine = open_engine(url)
-    config = configuration()
-    config.attributes["engine"] = engine
-    upgrade(config, "0004")
-    with writing(engine) as connection:
-        begin(connection)
-        for step in (5, 10):
-            connection.exec_driver_sql(
-                "INSERT INTO checkpoints (job, run_id, at, path, step, size_bytes, sha256, "
-                f"executed_s) VALUES (1, 'r1', 1.0, '/c/1/{step}', {step}, 7, '', 0.0)"
-            )
-    engine.dispose()
-    assert migrate(url) == ("0004", schema.VERSION)
-    with Store.open(url) as store:
-        term = store.contend("daemon-1")
-        assert term is not None
-        store.persist(term.epoch, 1, [submit(1)], 1.0)
-        assert [row.step for row in store.checkpoints(Filter(jobs=(ONE,)))] == [10]

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-from alembic.command import upgrade
-
-from dlsched.db import schema
-from dlsched.db.engine import open_engine, writing
-from dlsched.db.migrations import configuration
 from dlsched.db.records import ArrayShape, JobSpec
 from dlsched.db.rungs import RungReached
 from dlsched.db.store import Store
-from dlsched.db.versions import begin, migrate
 from dlsched.jobs.sweep import Halving, Sweep
 from dlsched.protocol.ledger import Attach, CancelJob, Submit
 from dlsched.protocol.messages import Epoch, JobId
@@ -68,16 +61,3 @@ def test_a_stop_is_stored_in_whatever_transaction_it_comes(store: Store, epoch: 
     store.persist(epoch, 2, stops, 2.0)
     store.persist(epoch, 3, [Attach(one)], 3.0)  # a late report changes nothing
     assert store.rungs(JobId(1)) == [replace(one, stopped=True), replace(two, stopped=True)]
-
-
-def test_tables_of_the_version_before_get_rungs(url: str, tmp_path: Path) -> None:
-    engine = open_engine(url)
-    config = configuration()
-    config.attributes["engine"] = engine
-    upgrade(config, "0006")
-    with writing(engine) as connection:
-        begin(connection)
-    engine.dispose()
-    assert migrate(url) == ("0006", schema.VERSION)
-    with Store.open(url) as store:
-        assert store.rungs(JobId(1)) == []

@@ -6,17 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from alembic.command import upgrade
-from sqlalchemy import text
 
-from dlsched.db import schema
 from dlsched.db.engine import open_engine, writing
 from dlsched.db.errors import StoreCorrupt
-from dlsched.db.migrations import configuration
 from dlsched.db.speeds import SpeedKey, SpeedRow, SpeedsForgotten, SpeedsSet
 from dlsched.db.store import Store
-from dlsched.db.tenants import Vc
-from dlsched.db.versions import begin, migrate
 from dlsched.protocol.ledger import Attach
 from dlsched.protocol.messages import Epoch
 
@@ -46,33 +40,6 @@ def test_speeds_are_kept_replaced_and_forgotten(store: Store, epoch: Epoch) -> N
     persist(store, epoch, 3, SpeedsForgotten(keys=(ALONE.key, NONE.key)))
     persist(store, epoch, 4, SpeedsForgotten(keys=(ALONE.key,)))
     assert store.load().speeds == (BESIDE,)
-
-
-def test_tables_of_the_first_version_get_speeds_and_keep_their_tenants(url: str) -> None:
-    engine = open_engine(url)
-    config = configuration()
-    config.attributes["engine"] = engine
-    upgrade(config, "0001")
-    with writing(engine) as connection:
-        begin(connection)
-        connection.execute(
-            text(
-                "INSERT INTO vcs (name, gpus, nodes, guaranteed, borrow, source, set_by) "
-                "VALUES ('speech', 8, '', 4, true, 'operator', 'root')"
-            )
-        )
-    engine.dispose()
-    assert migrate(url) == ("0001", schema.VERSION)
-    with Store.open(url) as store:
-        loaded = store.load()
-        assert [row.tenant for row in loaded.tenants] == [
-            Vc(name="speech", gpus=8, guaranteed=4, borrow=True)
-        ]
-        assert loaded.speeds == ()
-        term = store.contend("daemon-1")
-        assert term is not None
-        persist(store, term.epoch, 1, SpeedsSet(rows=(ALONE,)))
-        assert store.load().speeds == (ALONE,)
 
 
 @pytest.mark.parametrize("wrong", ["steps_per_s = -1", "gpus = 0"])

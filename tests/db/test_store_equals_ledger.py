@@ -20,6 +20,7 @@ from dlsched.db.store import Store
 from dlsched.db.versions import begin
 from dlsched.protocol.json_form import dumps, loads
 from dlsched.protocol.ledger import (
+    NONE_LEFT,
     Adopt,
     Assign,
     CancelJob,
@@ -71,10 +72,9 @@ from dlsched.protocol.messages import (
     Share,
     StopReason,
 )
-from dlsched.protocol.simulation import Faults, schedules
-from dlsched.protocol.simulation.truth import Database
-from tests.db.ledgers import live_part
 from tests.postgres import PostgresCluster
+from tests.protocol.simulation import Faults, schedules
+from tests.protocol.simulation.truth import Database, live_part
 
 pytestmark = pytest.mark.slow
 
@@ -218,6 +218,7 @@ def _record(draw: Draw, key: RunKey, node: NodeName) -> ExitRecord:
         nodes=(node,) * draw(st.integers(0, 2)),
         request_id=RequestId(draw(st.sampled_from(["", "q1"]))),
         at=draw(st.none() | SECONDS),
+        stuck=draw(st.booleans()) and draw(st.booleans()),
     )
 
 
@@ -230,7 +231,7 @@ def _end(draw: Draw, ledger: Ledger, numbers: itertools.count[int]) -> list[Writ
     if draw(st.booleans()):
         again = draw(st.sampled_from([None, RunId(f"run{next(numbers)}")]))
         return [MemberOver(run.key.run_id, node, exit=_record(draw, run.key, node), again=again)]
-    return [MemberOver(run.key.run_id, node, presumed=draw(st.sampled_from(["lost", "down"])))]
+    return [MemberOver(run.key.run_id, node, presumed=draw(st.sampled_from(["lost", *NONE_LEFT])))]
 
 
 def _node_changes(draw: Draw, ledger: Ledger, _: itertools.count[int]) -> list[Write]:

@@ -19,10 +19,19 @@ from dlsched.db.engine import writing
 from dlsched.db.errors import Deposed, StoreUnavailable
 from dlsched.db.records import Event
 from dlsched.db.store import Store
-from dlsched.protocol.ledger import Attach, CancelJob, RaiseEpoch, apply_all
-from dlsched.protocol.messages import Epoch, JobId
-from tests.db.ledgers import assign, content_of, ended, live_part, node, submit, submit_array
+from dlsched.protocol.ledger import (
+    IS_GONE,
+    Attach,
+    CancelJob,
+    MemberOver,
+    RaiseEpoch,
+    StopRun,
+    apply_all,
+)
+from dlsched.protocol.messages import Epoch, ExitReason, JobId, NodeName, StopReason
+from tests.db.ledgers import assign, content_of, ended, key, node, submit, submit_array
 from tests.postgres import PostgresCluster
+from tests.protocol.simulation.truth import live_part
 
 
 def count(store: Store, table: str) -> int:
@@ -38,6 +47,25 @@ def test_what_is_loaded_is_what_the_ledger_says(store: Store, epoch: Epoch) -> N
     store.persist(epoch, 1, writes, 100.0)
     assert store.load().ledger == live_part(apply_all(before, writes))
     assert store.load().ledger.leader == "daemon-1"
+
+
+@pytest.mark.parametrize("stop", [StopReason.MIGRATE, StopReason.CANCEL])
+def test_the_next_leader_knows_of_a_process_that_cannot_be_killed(
+    store: Store, epoch: Epoch, stop: StopReason
+) -> None:
+    """Its run is over for its user, whose job waits or has ended."""
+    writes = [node("n1"), submit(1), assign(1, ("n1", (0,))), StopRun(key(1).run_id, stop)]
+    end = ended(1, "n1", reason=ExitReason.UNKILLABLE, stop=stop)
+    store.persist(epoch, 1, [*writes, end], 100.0)
+    found = store.load().ledger
+    stuck = found.stuck_run(JobId(1))
+    assert stuck is not None
+    assert (stuck.is_over, stuck.stuck_on) == (True, ["n1"])
+    assert found.busy(NodeName("n1")) == {"n1-g0"}
+    store.persist(epoch, 2, [MemberOver(key(1).run_id, NodeName("n1"), presumed=IS_GONE)], 101.0)
+    found = store.load().ledger
+    assert (found.runs, found.busy(NodeName("n1"))) == ({}, set())
+    assert found.jobs.keys() == ({1} if stop is StopReason.MIGRATE else set())
 
 
 def test_one_persist_is_one_transaction(store: Store, epoch: Epoch) -> None:

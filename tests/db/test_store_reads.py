@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +13,6 @@ from dlsched.core.errors import InvariantBroken
 from dlsched.db import schema
 from dlsched.db.contents import (
     ContentGiven,
-    ContentSizes,
     JobContent,
     Repeats,
     program_of,
@@ -59,7 +57,17 @@ from dlsched.protocol.messages import (
     StopReason,
 )
 from dlsched.rpc.tokens import TokenRecord
-from tests.db.ledgers import assign, content_of, ended, key, node, request, submit, submit_array
+from tests.db.ledgers import (
+    assign,
+    content_of,
+    ended,
+    key,
+    node,
+    received,
+    request,
+    submit,
+    submit_array,
+)
 
 SECRET = "hunter2-do-not-tell"
 
@@ -98,26 +106,27 @@ def test_facts_grow_with_the_changes(store: Store, persist: Term) -> None:
     persist(node("n1"), submit(1, gang=(2,)), at=10.0)
     persist(assign(1, ("n1", (0, 1))), at=20.0)
     persist(StopRun(key(1).run_id, StopReason.PREEMPT), at=30.0)
-    persist(ended(1, "n1", code=143, stop=StopReason.PREEMPT, ran_s=8.0), at=40.0)
+    over = ended(1, "n1", code=143, stop=StopReason.PREEMPT)
+    persist(over, received(1, held_s=8.0, gpus=2), at=40.0)
     first = one(store, 1)
-    assert (first.state, first.facts.starts, first.facts.executed_s) == ("PENDING", 1, 8.0)
+    assert (first.state, first.facts.starts) == ("PENDING", 1)
     assert first.facts.ended_at is None
     persist(assign(1, ("n1", (2, 3)), run=2), at=50.0)
     persist(StopRun(key(1, 2).run_id, StopReason.MIGRATE), at=60.0)
-    persist(ended(1, "n1", run=2, code=143, stop=StopReason.MIGRATE, ran_s=9.0), at=70.0)
+    over = ended(1, "n1", run=2, code=143, stop=StopReason.MIGRATE)
+    persist(over, received(1, run=2, held_s=9.0, gpus=2), at=70.0)
     persist(assign(1, ("n1", (0, 1)), run=3), at=80.0)
-    persist(ended(1, "n1", run=3, ran_s=5.0), at=90.0)
+    persist(ended(1, "n1", run=3), received(1, run=3, held_s=5.0, gpus=2), at=90.0)
     job = one(store, 1)
     facts = job.facts
     assert (job.state, job.nodes, job.end) == ("COMPLETED", ("n1",), "completed: exit 0")
     assert (facts.submitted_at, facts.first_started_at, facts.started_at) == (10.0, 20.0, 80.0)
-    assert (facts.ended_at, facts.executed_s, facts.gpu_s) == (90.0, 22.0, 44.0)
-    assert (facts.starts, facts.migrations, facts.resizes) == (3, 1, 0)
+    assert (facts.ended_at, facts.starts, facts.migrations, facts.resizes) == (90.0, 3, 1, 0)
     runs = store.runs(JobId(1))
-    assert [(r.run.key.run, r.released_at, r.ended_at, r.executed_s) for r in runs] == [
-        (1, 20.0, 40.0, 8.0),
-        (2, 50.0, 70.0, 9.0),
-        (3, 80.0, 90.0, 5.0),
+    assert [(r.run.key.run, r.released_at, r.ended_at, r.received.attained) for r in runs] == [
+        (1, 20.0, 40.0, 16.0),
+        (2, 50.0, 70.0, 18.0),
+        (3, 80.0, 90.0, 10.0),
     ]
 
 
@@ -153,13 +162,13 @@ def test_a_stop_that_finds_the_job_done_is_no_move(
     assert (job.facts.starts, job.facts.migrations, job.facts.resizes) == (1, 0, 0)
 
 
-def test_a_late_record_adds_what_was_missing(store: Store, persist: Term) -> None:
+def test_a_late_record_ends_its_job_and_changes_no_figure(store: Store, persist: Term) -> None:
     persist(node("n1"), submit(1), assign(1, ("n1", (0,))))
-    persist(MemberOver(key(1).run_id, NodeName("n1"), presumed="down"))
-    assert one(store, 1).facts.executed_s == 0.0
+    presumed = MemberOver(key(1).run_id, NodeName("n1"), presumed="down")
+    persist(presumed, received(1, held_s=40.0))
     persist(ended(1, "n1", ran_s=33.0))
-    job = one(store, 1)
-    assert (job.state, job.facts.executed_s, job.facts.gpu_s) == ("COMPLETED", 33.0, 33.0)
+    assert one(store, 1).state == "COMPLETED"
+    assert [run.received.held_s for run in store.runs(JobId(1))] == [40.0]
 
 
 def test_a_gang_starts_when_it_is_released(store: Store, persist: Term) -> None:
@@ -240,27 +249,6 @@ def test_attached_rows_come_back(store: Store, persist: Term) -> None:
     assert loaded.run_times == {key(1).run_id: (1.0, 1.0)}
     persist(replace(drained, drained=False))
     assert store.load().drained == {}
-
-
-def test_what_was_done_since_the_last_checkpoint_and_done_again_is_lost(
-    store: Store, persist: Term
-) -> None:
-    saved = CheckpointCommitted(
-        job=JobId(1), run_id=key(1).run_id, at=2.0, path="/c", step=7, size_bytes=9, sha256="ab",
-        executed_s=30.0,
-    )  # fmt: skip
-    persist(node("n1"), submit(1), submit(2), assign(1, ("n1", (0,))), assign(2, ("n1", (1,))))
-    persist(replace(saved, executed_s=10.0), saved)
-    assert store.load().jobs[JobId(1)].lost_s == 0.0  # not over yet
-    persist(
-        StopRun(key(1).run_id, StopReason.PREEMPT),
-        ended(1, "n1", code=143, ran_s=50.0, stop=StopReason.PREEMPT),
-    )
-    persist(ended(2, "n1", code=0, ran_s=40.0))
-    assert store.load().jobs[JobId(1)].lost_s == 20.0
-    assert one(store, 2).facts.lost_s == 0.0  # it ended with that run
-    persist(assign(1, ("n1", (0,)), run=2), ended(1, "n1", code=1, run=2, ran_s=5.0))
-    assert one(store, 1).facts.lost_s == 20.0
 
 
 def test_first_predictions_stand_beside_what_came(store: Store, persist: Term) -> None:
@@ -376,8 +364,8 @@ def test_filters(store: Store, persist: Term) -> None:
 def test_usage_by_virtual_cluster_and_by_user(store: Store, persist: Term) -> None:
     persist(node("n1"), submit(1, vc="x"), submit(2, vc="y", user="bob"))
     persist(assign(1, ("n1", (0,))), assign(2, ("n1", (1,))))
-    persist(ended(1, "n1", ran_s=5.0), at=100.0)
-    persist(ended(2, "n1", ran_s=7.0), at=200.0)
+    persist(ended(1, "n1"), received(1, held_s=5.0), at=100.0)
+    persist(ended(2, "n1"), received(2, held_s=7.0), at=200.0)
     assert [(u.name, u.gpu_s, u.jobs) for u in store.usage()[0]] == [("x", 5.0, 1), ("y", 7.0, 1)]
     assert [u.name for u in store.usage(by="user", since=150.0)[0]] == ["bob"]
 
@@ -425,24 +413,6 @@ def test_a2_a_request_id_is_known_for_ever(store: Store, persist: Term) -> None:
     assert not same(replace(again, retries=3))
     assert store.request_lookup("bob", first.request_id) is None
     assert store.request_lookup("ann", RequestId("never")) is None
-
-
-def test_what_an_earlier_release_stored_is_read_as_what_is_stored_now(
-    store: Store, persist: Term
-) -> None:
-    content = JobContent(script=b"#!/bin/sh\n", argv=("1",), environment={"A": "b"})
-    body = {"program": program_of(content, ""), "seal": seal_of(content.environment, b"salt")}
-    persist(submit(1, **body), Attach(ContentGiven(job=JobId(1), content=content)))
-    with store.engine.connect() as connection:
-        (row,) = connection.execute(select(schema.job_bodies)).mappings()
-    stored = json.loads(row["content"])
-    assert (stored["script"], stored["argv"]) == ("IyEvYmluL3NoCg==", ["1"])
-    assert row["seal"] == body["seal"]
-    loaded = store.load().ledger.jobs[JobId(1)].request.spec
-    assert isinstance(loaded, JobSpec)
-    assert (loaded.body.program, loaded.body.seal) == (body["program"], body["seal"])
-    assert abs(loaded.content_bytes - ContentSizes().of(loaded.body, content)) <= 1
-    assert store.contents([JobId(1)]) == {1: content}
 
 
 @pytest.mark.parametrize(

@@ -9,22 +9,25 @@ from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
-from alembic.command import upgrade
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 
 from dlsched.core.errors import BadInput, DlschedError
+from dlsched.core.service_clock import NOTHING, Account, Received
 from dlsched.db import schema
 from dlsched.db.__main__ import main
 from dlsched.db.backup import backup, restored
 from dlsched.db.engine import open_engine, writing
 from dlsched.db.errors import SchemaMismatch, StoreCorrupt
-from dlsched.db.migrations import configuration, newest
-from dlsched.db.records import PolicySet
+from dlsched.db.migrations import newest
+from dlsched.db.records import CheckpointCommitted, PolicySet, Progress
+from dlsched.db.retention import LinesRemoved
 from dlsched.db.store import Store
-from dlsched.db.versions import begin, migrate, version
-from dlsched.protocol.ledger import Adopt, Attach
-from dlsched.protocol.messages import Epoch, HeldRun, JobId, NodeName, Phase
+from dlsched.db.stored_bytes import EVENT_BYTES, ROW_BYTES
+from dlsched.db.versions import migrate, version
+from dlsched.protocol.ledger import Adopt, Attach, StopRun
+from dlsched.protocol.messages import Epoch, HeldRun, JobId, NodeName, Phase, StopReason
+from tests.db.first_version import make_first_version, take_back_0022
 from tests.db.ledgers import assign, content_of, ended, key, node, submit, submit_array
 
 
@@ -43,12 +46,10 @@ def test_a_new_database_gets_its_tables_at_once(url: str) -> None:
 
 
 def test_migrations_lead_to_the_same_tables(url: str) -> None:
+    make_first_version(url)
+    assert migrate(url) == (schema.FIRST, schema.VERSION)
     engine = open_engine(url)
-    config = configuration()
-    config.attributes["engine"] = engine
-    upgrade(config, "head")
     with writing(engine) as connection:
-        begin(connection)
         found = compare_metadata(MigrationContext.configure(connection), schema.METADATA)
         tables = set(inspect(connection).get_table_names())
     engine.dispose()
@@ -70,25 +71,97 @@ def test_migrated_and_created_databases_have_the_same_statements(tmp_path: Path)
         return found
 
     Store.open(f"sqlite:///{tmp_path}/created.db").close()
-    engine = open_engine(f"sqlite:///{tmp_path}/migrated.db")
-    config = configuration()
-    config.attributes["engine"] = engine
-    upgrade(config, "head")
-    engine.dispose()
+    make_first_version(f"sqlite:///{tmp_path}/migrated.db")
+    migrate(f"sqlite:///{tmp_path}/migrated.db")
     assert statements(tmp_path / "created.db") == statements(tmp_path / "migrated.db")
 
 
-@pytest.mark.parametrize(("other", "hint"), [("0000", True), ("9999", False)])
-def test_a13_another_version_is_refused(url: str, other: str, hint: bool) -> None:
+def kept_of(url: str, user: str) -> int:
+    """How many bytes of a user are counted."""
+    engine = open_engine(url)
+    query = text("SELECT COALESCE(SUM(bytes), 0) FROM stored_bytes WHERE user_name = :user")
+    with engine.connect() as connection:
+        found = int(connection.execute(query, {"user": user}).scalar_one())
+    engine.dispose()
+    return found
+
+
+def test_what_jobs_had_received_is_counted_from_their_runs(url: str) -> None:
+    """A preempted run with a checkpoint, one that costs a start, and one that goes on."""
+    with Store.open(url) as store:
+        term = store.contend("d")
+        assert term is not None
+        first = key(1, 1).run_id
+        store.persist(term.epoch, 1, [node("n1"), submit(1), submit(2)], 10.0)
+        store.persist(term.epoch, 2, [assign(1, ("n1", (0, 1)))], 20.0)
+        told = Progress(run_id=first, step=1, executed_s=9.0, restart_s=10.0)
+        saved = CheckpointCommitted(
+            job=JobId(1), run_id=first, at=80.0, path="c", step=5, size_bytes=1, sha256="",
+            executed_s=60.0,
+        )  # fmt: skip
+        store.persist(term.epoch, 3, [Attach(told), Attach(saved)], 80.0)
+        stopped = StopRun(first, StopReason.PREEMPT)
+        over = ended(1, "n1", code=143, ran_s=100.0, stop=StopReason.PREEMPT, at=120.0)
+        store.persist(term.epoch, 4, [stopped, over], 120.0)
+        store.persist(term.epoch, 5, [assign(1, ("n1", (3,)), run=2)], 200.0)
+    take_back_0022(url)
+    for statement in (
+        "UPDATE runs SET executed_s = 100, gpu_s = 200 WHERE run = 1",
+        "UPDATE jobs SET executed_s = 100, gpu_s = 200 WHERE job = 1",
+        # what the versions of before did not count
+        "INSERT INTO events (at, kind, actor, text, job) VALUES (90, 'hold', 'user1', 'abc', 1)",
+        "INSERT INTO events (at, kind, actor, text, job) VALUES (95, 'requeue', 'op', '', 1)",
+        "INSERT INTO events (at, kind, actor, text, job) VALUES (96, 'requeue', 'node n1', '', 1)",
+    ):
+        execute(url, statement)
+    users = ("user1", "op", "node n1")
+    before = [kept_of(url, user) for user in users]
+    assert migrate(url) == ("0021", schema.VERSION)
+    with Store.open(url) as store:
+        facts, runs = store.load().jobs, store.runs(JobId(1))
+        after = [store.stored_bytes(user) for user in users]
+        more = [EVENT_BYTES + 3, ROW_BYTES, 0]
+        assert [now - then for now, then in zip(after, before, strict=True)] == more
+        store.persist(term.epoch, 6, [Attach(LinesRemoved(before=99.0, most=9000))], 210.0)
+        assert [store.stored_bytes(user) for user in users] == before
+    assert [run.received for run in runs] == [
+        Received(100.0, 90.0, lost_s=40.0, overhead_s=10.0, restart_s=10.0, attained=200.0),
+        NOTHING,
+    ]
+    assert facts[JobId(1)].restart_s == facts[JobId(1)].starting_s == 10.0
+    assert facts[JobId(2)].served is None
+    served = facts[JobId(1)].served
+    assert served is not None
+    assert served.run_id == ""
+    assert served.account == Account(
+        since=120.0, progress_from=120.0, first_start=20.0, held_s=100.0, executed=50.0,
+        saved=50.0, attained=200.0, lost_s=40.0, overhead_s=10.0, restart_s=10.0, gpus_now=0,
+        largest_scale=2, starts=2, preemptions=1, migrations=0, resizes=0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("other", "hint"),
+    [
+        ("0020", " and converts 0021 or later; docs/database.md says what brings it to 0021"),
+        ("9999", ""),
+    ],
+)
+def test_a13_another_version_is_refused(url: str, other: str, hint: str) -> None:
     Store.open(url).close()
     execute(url, f"UPDATE alembic_version SET version_num = '{other}'")
-    said = f"database is at {other}, this program needs {schema.VERSION}"
-    with pytest.raises(SchemaMismatch, match=said) as raised:
+    said = f"^database is at {other}, this program needs {schema.VERSION}{hint}$"
+    with pytest.raises(SchemaMismatch, match=said):
         Store.open(url)
-    assert ("--migrate" in str(raised.value)) is hint
     with pytest.raises(SchemaMismatch, match=said):
         migrate(url)  # neither is known here
     assert version(url) == other
+
+
+def test_an_older_database_says_what_brings_it_here(url: str) -> None:
+    make_first_version(url)
+    with pytest.raises(SchemaMismatch, match=r"; `dlsched daemon --migrate` brings it there$"):
+        Store.open(url)
 
 
 def test_a_database_of_another_program_is_not_touched(url: str) -> None:

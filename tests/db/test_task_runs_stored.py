@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from alembic.command import upgrade
-
-from dlsched.db import schema
-from dlsched.db.engine import open_engine, writing
-from dlsched.db.migrations import configuration
 from dlsched.db.records import ArrayShape, JobSpec
 from dlsched.db.retention import JobsRemoved
 from dlsched.db.store import Store
 from dlsched.db.task_runs import TaskEnd, TasksEnded, TasksGiven
-from dlsched.db.versions import begin, migrate
 from dlsched.protocol.ledger import Attach, CancelJob, Submit
 from dlsched.protocol.messages import Epoch, JobId, NodeName, RunId
 from tests.db.ledgers import submit_array
@@ -65,16 +59,3 @@ def test_tasks_leave_the_database_with_their_job(store: Store, epoch: Epoch) -> 
     store.persist(epoch, 1, writes, 1.0)
     store.persist(epoch, 2, [Attach(JobsRemoved(jobs=(JobId(1), JobId(2))))], 2.0)
     assert store.task_runs(JobId(1)) == []
-
-
-def test_tables_of_the_version_before_get_task_runs(url: str) -> None:
-    engine = open_engine(url)
-    config = configuration()
-    config.attributes["engine"] = engine
-    upgrade(config, "0018")
-    with writing(engine) as connection:
-        begin(connection)
-    engine.dispose()
-    assert migrate(url) == ("0018", schema.VERSION)
-    with Store.open(url) as store:
-        assert store.task_runs(JobId(1)) == []

@@ -12,7 +12,9 @@ from dlsched.db import schema
 from dlsched.db.reading.queries import RunUsage
 from dlsched.db.records import TenantRemoved, TenantsConfigured, TenantSet
 from dlsched.db.store import Store
-from dlsched.db.tenants import (
+from dlsched.protocol.ledger import Attach
+from dlsched.protocol.messages import Epoch, RunId
+from dlsched.tenants.fields import (
     FILE,
     Account,
     Partition,
@@ -24,9 +26,7 @@ from dlsched.db.tenants import (
     Vc,
     key_of,
 )
-from dlsched.protocol.ledger import Attach
-from dlsched.protocol.messages import Epoch, RunId
-from tests.db.ledgers import assign, ended, key, node, submit
+from tests.db.ledgers import assign, ended, key, node, received, submit
 
 
 def persist(store: Store, epoch: Epoch, number: int, *rows: object) -> None:
@@ -99,7 +99,7 @@ def test_the_configuration_is_replaced_as_a_whole_and_nothing_else(
     mine, ann = Vc(name="mine", gpus=2), User(name="ann", accounts=("lab",))
     lab = Account(name="lab", users=("bob", "ann"))
     main = Partition(
-        name="main", max_time_s=60.0, default=True, default_time_s=30.0, users=("ann",),
+        name="main", max_time_s=60.0, is_default=True, default_time_s=30.0, users=("ann",),
         accounts=("lab",), groups=("staff", "g2"), cpus_per_gpu=4, memory_gb_per_gpu=1.5,
     )  # fmt: skip
     persist(store, epoch, 1, put(mine), put(ann))
@@ -134,8 +134,8 @@ def test_use_by_account_counts_from_a_moment_on(store: Store, epoch: Epoch) -> N
     store.persist(epoch, 1, writes, 100.0)
     store.persist(epoch, 2, [assign(1, ("n1", (0, 1)))], 100.0)
     store.persist(epoch, 3, [assign(2, ("n1", (2,)))], 180.0)
-    store.persist(epoch, 4, [ended(1, "n1", ran_s=100.0)], 200.0)
-    store.persist(epoch, 5, [ended(2, "n1", ran_s=20.0)], 200.0)
+    store.persist(epoch, 4, [ended(1, "n1"), received(1, held_s=100.0, gpus=2)], 200.0)
+    store.persist(epoch, 5, [ended(2, "n1"), received(2, held_s=20.0)], 200.0)
     whole = {each.name: each.gpu_s for each in store.usage(by="account")[0]}
     assert whole["lab"] == 10 * whole["b"] > 0
     half = {each.name: each.gpu_s for each in store.usage(by="account", since=150.0)[0]}

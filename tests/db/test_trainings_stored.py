@@ -5,15 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from alembic.command import upgrade
 
-from dlsched.db import schema
 from dlsched.db.engine import open_engine, writing
 from dlsched.db.errors import StoreCorrupt
-from dlsched.db.migrations import configuration
 from dlsched.db.store import Store
 from dlsched.db.trainings import CurvesRow, TrainingRow
-from dlsched.db.versions import begin, migrate
 from dlsched.protocol.ledger import Attach, CancelJob
 from dlsched.protocol.messages import Epoch, JobId
 from tests.db.ledgers import submit
@@ -44,22 +40,6 @@ def test_curves_are_kept_beside_them(store: Store, epoch: Epoch) -> None:
     assert store.load().curves == ()
     assert store.curves(JobId(1)) == curves
     assert store.curves(JobId(2)) is None
-
-
-def test_tables_of_the_second_version_get_trainings(url: str) -> None:
-    engine = open_engine(url)
-    config = configuration()
-    config.attributes["engine"] = engine
-    upgrade(config, "0002")
-    with writing(engine) as connection:
-        begin(connection)
-    engine.dispose()
-    assert migrate(url) == ("0002", schema.VERSION)
-    with Store.open(url) as store:
-        term = store.contend("daemon-1")
-        assert term is not None
-        store.persist(term.epoch, 1, [submit(1), Attach(told(1))], 1.0)
-        assert store.load().trainings == (told(1),)
 
 
 @pytest.mark.parametrize("wrong", ["{", "7"])

@@ -21,11 +21,12 @@ from dlsched.core.cluster.calendar import Booking
 from dlsched.core.context import RoundContext
 from dlsched.core.options import NoOptions
 from dlsched.core.scheduling import SchedulingPolicy
-from dlsched.core.semantics import PROFILES, Semantics
+from dlsched.core.semantics import Semantics
 from dlsched.core.stage import AdmissionPolicy
 from dlsched.core.units import Units
 from dlsched.core.walk.walk import Walk
 from simulate.engine import Engine
+from simulate.published.profiles import PROFILES
 
 LEASE = 20
 SLOT = 5

@@ -33,7 +33,7 @@ def tiresias_policy(name: str, folder: Path) -> tuple[str, tuple[str, ...]]:
     """Our policy and its options for one of Tiresias' names, as in `dlas-gpu-05`."""
     if name in TIRESIAS_POLICIES:
         return TIRESIAS_POLICIES[name], ()
-    options = ["jump=artifact", "index=artifact"]
+    options = ["semantics=tiresias"]
     if name == "dlas":
         return "tiresias", (*options, "variant=dlas")
     if name == "dlas-gpu-gittins":

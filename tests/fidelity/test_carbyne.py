@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from simulate.dags.comparison import compare
-from simulate.dags.workload import Workload
-from simulate.dags.workload_files import read_workload
+from simulate.worlds.dags.comparison import compare
+from simulate.worlds.dags.workload import Workload
+from simulate.worlds.dags.workload_files import read_workload
 
 pytestmark = pytest.mark.fidelity
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulate.slots.baselines import BASELINES
-from simulate.slots.jobs import drawn_jobs, read_jobs
-from simulate.slots.speeds import SpeedSurface, read_speeds
-from simulate.slots.world import Conditions, SlotWorld, run_slots
+from simulate.worlds.slots.baselines import BASELINES
+from simulate.worlds.slots.jobs import drawn_jobs, read_jobs
+from simulate.worlds.slots.speeds import SpeedSurface, read_speeds
+from simulate.worlds.slots.world import Conditions, SlotWorld, run_slots
 
 pytestmark = pytest.mark.fidelity
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from simulate.learner.worlds import SlotTraces
-from simulate.slots.jobs import drawn_jobs
-from simulate.slots.speeds import read_speeds
-from simulate.slots.world import Conditions
+from simulate.worlds.slots.jobs import drawn_jobs
+from simulate.worlds.slots.speeds import read_speeds
+from simulate.worlds.slots.world import Conditions
 
 if TYPE_CHECKING:
     from simulate.learner.session import Session  # imports torch

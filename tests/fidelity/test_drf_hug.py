@@ -15,9 +15,9 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from dlsched.policies.fairness.comparison import asset_fair, competitive
-from dlsched.policies.fairness.drf import dominant_share, filled, precedence, served
-from dlsched.policies.fairness.hug import progress, utilised
+from dlsched.policies.fairness.drf import dominant_share, filled
+from dlsched.policies.fairness.hug import utilised
+from tests.policies.fairness_comparison import asset_fair, competitive, precedence, progress, served
 
 ROOT = Path(os.environ.get("DLSCHED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 FOLDER = ROOT / "classic"

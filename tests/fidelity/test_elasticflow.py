@@ -16,11 +16,11 @@ import pytest
 from dlsched.core.cluster.description import parse_cluster_spec
 from dlsched.policies.scheduling.elasticflow.planner import Planner, by_deadline
 from dlsched.policies.scheduling.elasticflow.planning import Demand, Sizes
-from simulate.profiles.throughput_file import read_throughputs
 from simulate.replay import replay
 from simulate.results.tables import JobOutcomes
 from simulate.settings import RunSettings
 from simulate.traces.open import open_trace
+from tests.throughputs import read_throughputs
 
 ROOT = Path(os.environ.get("DLSCHED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 FOLDER = ROOT / "elasticflow"
@@ -80,7 +80,7 @@ def test_plans_are_those_of_the_artifact(number: int) -> None:
         assert plan.first == expected["first"]
         assert steps == [tuple(step) for step in expected["timeline"]]
         assert plan.real_end == expected["end"]
-    planner.give_the_rest([demands[job] for job in jobs], plans, free, "artifact")
+    planner.give_the_rest([demands[job] for job in jobs], plans, free, costliest=True)
     found = {str(j): {"gpus": p.first, "end": p.real_end} for j, p in zip(jobs, plans, strict=True)}
     assert found == case["after_extra"]
 

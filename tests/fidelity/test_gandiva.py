@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from dlsched.core.cluster.description import parse_cluster_spec
-from dlsched.policies.scheduling.gandiva.policy import Gandiva
-from dlsched.policies.scheduling.gandiva.reduced import SIZES, Tick
 from simulate.engine import Engine
+from simulate.published.gandiva.policy import ReducedPolicy
+from simulate.published.gandiva.reduced import SIZES, Tick
 from simulate.replay import prepare
 from simulate.settings import RunSettings
 from simulate.traces.open import open_trace
@@ -47,10 +47,10 @@ def run(case: str) -> tuple[Engine, list[Tick]]:
 
     def note(engine: Engine, _: Any) -> None:
         policy = engine.parts.scheduling
-        assert isinstance(policy, Gandiva)
-        assert policy.reduced.model is not None
-        assert policy.reduced.model.last is not None
-        ticks.append(policy.reduced.model.last)
+        assert isinstance(policy, ReducedPolicy)
+        assert policy.model is not None
+        assert policy.model.last is not None
+        ticks.append(policy.model.last)
 
     engine.observers.append(note)
     stopped = engine.run()

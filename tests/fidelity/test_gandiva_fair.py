@@ -15,11 +15,11 @@ from dlsched.core.cluster.description import parse_cluster_spec
 from dlsched.policies.scheduling.gandiva_fair.stride import Contender, Passes, served
 from simulate.engine import Engine
 from simulate.profiles.batch_rules import BatchPatterns
-from simulate.profiles.throughput_file import read_throughputs
 from simulate.replay import prepare
 from simulate.results.outcomes import result_of
 from simulate.settings import RunSettings
 from simulate.traces.open import open_trace
+from tests.throughputs import read_throughputs
 
 ROOT = Path(os.environ.get("DLSCHED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 CASES = ROOT / "gandiva-fair" / "stride_cases.json"

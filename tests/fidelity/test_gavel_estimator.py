@@ -18,7 +18,8 @@ import pytest
 
 from dlsched.core.speed.throughput_table import ThroughputTable
 from dlsched.policies.estimators.co_location import CoLocation
-from simulate.profiles.throughput_file import job_kind, read_throughputs
+from simulate.profiles.throughput_file import job_kind
+from tests.throughputs import read_throughputs
 
 ROOT = Path(os.environ.get("DLSCHED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 FOLDER = ROOT / "gavel"

@@ -20,13 +20,13 @@ import pytest
 
 from dlsched.core.cluster.description import Cluster, parse_cluster_spec
 from dlsched.core.speed.throughput_table import ThroughputTable
-from simulate.profiles.throughput_file import read_throughputs
 from simulate.replay import replay
 from simulate.results.finish_time_fairness import against_isolated
 from simulate.results.tables import ReplayResult
 from simulate.settings import RunSettings
 from simulate.traces.open import open_trace
 from simulate.traces.trace import Trace
+from tests.throughputs import read_throughputs
 
 ROOT = Path(os.environ.get("DLSCHED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 FOLDER = ROOT / "gavel"

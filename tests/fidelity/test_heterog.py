@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from simulate.plans.deployment import Choice, graph_of
-from simulate.plans.devices import Devices
-from simulate.plans.iteration import Edge, Graph, Network, Operation, iterate
-from simulate.plans.model import Model, ModelOperation
+from simulate.worlds.plans.deployment import Choice, graph_of
+from simulate.worlds.plans.devices import Devices
+from simulate.worlds.plans.iteration import Edge, Graph, Network, Operation, iterate
+from simulate.worlds.plans.model import Model, ModelOperation
 
 pytestmark = pytest.mark.fidelity
 

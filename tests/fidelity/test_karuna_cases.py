@@ -18,10 +18,9 @@ from dlsched.core.speed.belief import Belief
 from dlsched.core.units import Units
 from dlsched.policies.registry import make
 from dlsched.policies.scheduling.karuna.queues import Sizes, best_limits, mean_response
-from simulate.network.comparison import DISCIPLINES, discipline_of
-from simulate.network.flows import Flow, Kind
-from simulate.network.fluid import follow
-from simulate.network.queueing import Karuna, Queues
+from simulate.worlds.network.disciplines import DISCIPLINES, Queues, karuna
+from simulate.worlds.network.flows import Flow, Kind
+from simulate.worlds.network.fluid import follow
 
 pytestmark = pytest.mark.fidelity
 
@@ -186,7 +185,7 @@ def queues_in(case: dict[str, Any]) -> Queues:
 def test_rates_are_the_exact_fractions(case: dict[str, Any]) -> None:
     flows = [flow_of(each, tuple(each["path"])) for each in case["flows"]]
     links = {name: Fraction(capacity) for name, capacity in case["links"].items()}
-    found = Karuna(queues=queues_in(case)).share(flows, links, Fraction(case["now"]))
+    found = karuna(queues_in(case)).share(flows, links, Fraction(case["now"]))
     expected = case["expected"]
     assert {str(k): rate for k, rate in found.rate.items()} == {
         k: Fraction(rate) for k, rate in expected["rate"].items()
@@ -199,7 +198,7 @@ def test_rates_are_the_exact_fractions(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", cases("sim"))
 @pytest.mark.parametrize("name", DISCIPLINES)
 def test_flows_end_at_the_exact_times(case: dict[str, Any], name: str) -> None:
-    discipline = discipline_of(name, queues_in(case))
+    discipline = DISCIPLINES[name](queues_in(case))
     flows = [flow_of(each, ("link",)) for each in case["flows"]]
     ends = follow(flows, {"link": Fraction(case["capacity"])}, discipline)
     expected = case["expected"][name.replace("-", "_")]

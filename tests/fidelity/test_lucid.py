@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlsched.core.semantics import LUCID
-from dlsched.policies.registry import make
 from simulate.engine import Engine
 from simulate.profiled_first import prepare_in_two
 from simulate.profiles.open import open_profiles
+from simulate.published.lucid import LUCID
+from simulate.published.lucid.policy import PublishedLucid, PublishedLucidOptions
 from simulate.replay import prepare, replay
 from simulate.results.tables import JobOutcomes
 from simulate.settings import RunSettings
@@ -188,7 +188,7 @@ def test_the_profiling_stage_borrows_and_gives_back_as_the_simulator(
             found.append(engine.parts.scheduling)
         return engine
 
-    stage = make("scheduling", "lucid", {"artifact_compat": True, "lender": LENDER})
+    stage = PublishedLucid(PublishedLucidOptions(artifact_compat=True, lender=LENDER))
     cluster = cluster_of(case, profiles=True)
     first = stage.first_stage(cluster)
     prepare_in_two(

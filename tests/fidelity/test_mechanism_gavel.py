@@ -24,13 +24,12 @@ from dlsched.core.context import RoundContext
 from dlsched.core.options import parse_options
 from dlsched.core.speed.throughput_table import ThroughputTable
 from dlsched.policies.heterogeneous.time_shares import TimeShares
-from dlsched.policies.scheduling.gavel.options import GavelOptions
-from dlsched.policies.scheduling.gavel.policy import Gavel
 from simulate.engine import Engine
-from simulate.profiles.throughput_file import read_throughputs
+from simulate.published.gavel.policy import PublishedGavel, PublishedGavelOptions
 from simulate.replay import prepare
 from simulate.settings import RunSettings
 from simulate.traces.open import open_trace
+from tests.throughputs import read_throughputs
 
 ROOT = Path(os.environ.get("DLSCHED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 FOLDER = ROOT / "gavel"
@@ -123,8 +122,8 @@ def engine_of(log: dict[str, Any], source: FromLog) -> Engine:
         "queue": "one" if log["global_queue"] else "by-type",
         "seed": log["seed"],
     }
-    options = parse_options(GavelOptions, given, owner="gavel")
-    engine.parts.scheduling = Gavel(options, source)
+    options = parse_options(PublishedGavelOptions, given, owner="gavel")
+    engine.parts.scheduling = PublishedGavel(options, source)
     return engine
 
 

@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlsched.policies.node.pipeswitch.grouping import (
-    Model,
-    best_groups,
+from dlsched.policies.node.pipeswitch.grouping import Model, best_groups
+from tests.policies.node.switched_run import (
+    Costs,
+    System,
+    Training,
     finish_time,
     one_group,
     per_layer,
+    run_switched,
 )
-from dlsched.policies.node.pipeswitch.switched_run import Costs, System, Training, run_switched
 
 pytestmark = pytest.mark.fidelity
 

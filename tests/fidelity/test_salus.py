@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dlsched.policies.node.salus.artifact_lanes import ArtifactLanes
-from dlsched.policies.node.salus.lane_run import Iterations, run_lane
 from dlsched.policies.node.salus.lanes import Lanes, Memory
+from simulate.published.salus.lanes import ArtifactLanes
+from tests.policies.node.lane_run import Iterations, run_lane
 
 pytestmark = pytest.mark.fidelity
 

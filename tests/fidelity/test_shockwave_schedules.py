@@ -28,7 +28,6 @@ from dlsched.core.walk.walk import Walk
 from simulate.engine import Engine
 from simulate.profiles.batch_rules import BatchPatterns
 from simulate.profiles.jobs import profiled
-from simulate.profiles.throughput_file import read_throughputs
 from simulate.progress.whole_steps import WholeSteps
 from simulate.replay import prepare
 from simulate.results.finish_time_fairness import shockwave_rho
@@ -36,6 +35,7 @@ from simulate.results.outcomes import result_of
 from simulate.results.tables import ReplayResult
 from simulate.settings import RunSettings
 from simulate.traces.open import open_trace
+from tests.throughputs import read_throughputs
 
 ROOT = Path(os.environ.get("DLSCHED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 FOLDER = ROOT / "shockwave"

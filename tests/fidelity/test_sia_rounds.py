@@ -22,6 +22,7 @@ from dlsched.policies.scheduling.sia.configurations import NONE, Configurations
 from dlsched.policies.scheduling.sia.goodput_matrix import charge_moves
 from dlsched.policies.scheduling.sia.integer_program import Program
 from dlsched.policies.scheduling.sia.solving import solve
+from simulate.published.sia.policy import ROUNDED
 
 ROOT = Path(os.environ.get("DLSCHED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 GAP = 1e-4
@@ -65,13 +66,13 @@ def program(case: Case) -> Program:
     assert listed == case["configs"]
     now = indices(case["prev"])
     worth = np.array(case["G"])
-    charged = charge_moves(worth, now, np.array(case["restart_factor"]), single=True)
+    charged = charge_moves(worth, now, np.array(case["restart_factor"]), terms=ROUNDED)
     return Program.of(
         room,
         charged,
         power=case["p"],
         penalty=case["lambda_n"],
-        rounding="artifact",
+        terms=ROUNDED,
         now=now,
         pinned=np.array(case["pinned"], np.bool_),
     )

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from dlsched.policies.services.response_times import ResponseModel, response_model
+from dlsched.policies.services.response_times import ResponseModel
 from dlsched.policies.services.service_times import ServiceTime, service_time
 from dlsched.policies.services.sizing import (
     Sizing,
     Sla,
-    calm_replicas,
     expected_rate,
     fewest_replicas,
     trend,
 )
+from tests.policies.services.response_models import calm_replicas, response_model
 
 pytestmark = pytest.mark.fidelity
 

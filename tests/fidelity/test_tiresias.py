@@ -16,7 +16,7 @@ import pytest
 
 from dlsched.composition.number_files import read_numbers
 from dlsched.core.cluster.description import Cluster, Node
-from dlsched.policies.scheduling.gittins import GittinsIndex
+from simulate.published.tiresias.gittins import TabledIndex
 from simulate.replay import replay
 from simulate.settings import RunSettings
 from simulate.traces.open import open_trace
@@ -110,7 +110,7 @@ def test_the_artifact_index_equals_its_table_to_four_decimals(path: Path) -> Non
     with path.open() as file:
         rows = list(csv.DictReader(file))
     sample = [float(row["gpu_seconds"]) for row in rows]
-    index = GittinsIndex(sample, delta, "artifact").table
+    index = TabledIndex(sample, delta).table
     assert index.tolist() == [float(row["index"]) for row in rows]
 
 

@@ -4,12 +4,16 @@ import errno
 import os
 import signal
 import socket
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any, BinaryIO
 
 import pytest
 
 from dlsched.job import Job, JobError, attach
+from dlsched.job.gang.agreement import Agreement
+from dlsched.job.saving import read_back
 from dlsched.job.saving.checkpoint_folder import CheckpointFolder
 
 
@@ -298,3 +302,106 @@ def test_a_load_that_needs_what_only_the_training_has_is_not_called_wrong(
             there.recv(1)
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", "")
+
+
+HANGING = """
+import os, signal
+from dlsched.job import attach
+from dlsched.job.saving import checkpoints
+
+checkpoints.TRIAL_AT_END_S = 0.0
+children, fork = [], os.fork
+def forked():
+    children.append(fork())
+    return children[-1]
+os.fork = forked
+os.mkfifo("marks")
+def load(file):
+    with open("marks", "w") as marks:
+        marks.write("called")
+    while True:
+        signal.pause()
+with attach(folder="ckpt", every_steps=1) as job:
+    job.checkpoint.register("mine", save=lambda file: file.write(b"x"), load=load)
+    print(job.step(), job.step(), job.checkpoint.newest().is_committed)
+    with open("marks") as marks:  # waits for the call
+        print(marks.read(), job.step())
+try:
+    os.kill(children[0], 0)
+except ProcessLookupError:
+    print("it has not outlived the training")
+"""
+
+
+def test_a_load_that_hangs_delays_neither_the_training_nor_the_commit(ranks: Any) -> None:
+    code, out, err = ranks.end(ranks.start(HANGING))
+    assert (code, err) == (0, "")
+    assert out == ["True True True", "called True", "it has not outlived the training"]
+
+
+@pytest.mark.parametrize("why", ["a stop", "jax"])
+def test_nothing_is_tried_at_a_stop_or_where_a_fork_would_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail("it forks"))
+    if why == "jax":
+        monkeypatch.setitem(sys.modules, "jax", ModuleType("jax"))
+    with Counter(tmp_path).attach() as job:
+        job.checkpoint.register("mine", save=lambda file: None, load=lambda file: None)
+        job.checkpoint.save(1, Agreement(None, 0), at_stop=why == "a stop")
+        assert job.checkpoint.newest().is_committed
+
+
+# in a process of its own: how it treats its children is the whole process's
+WITHOUT_CHILDREN = """
+import os, signal, sys, time
+from dlsched.job import attach
+
+if sys.argv[1] == "ignores":
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+with attach(folder="ckpt", every_steps=1) as job:
+    job.checkpoint.register("mine", save=lambda file: file.write(b"x"), load=lambda file: None)
+    job.step()
+    if sys.argv[1] == "waits":
+        os.wait()
+    while job.step() and job.checkpoint.states._trial is not None:
+        time.sleep(0.01)
+print("trained")
+"""
+
+
+@pytest.mark.parametrize("how", ["ignores", "waits"])
+def test_a_script_may_wait_for_all_children_or_for_none(ranks: Any, how: str) -> None:
+    assert ranks.end(ranks.start(WITHOUT_CHILDREN, how)) == (0, ["trained"], "")
+
+
+def test_a_load_that_hangs_ends_though_its_training_has_died(ranks: Any, tmp_path: Path) -> None:
+    script = """
+import os, time
+from dlsched.job import attach
+from dlsched.job.saving import read_back
+
+read_back.WITHIN_S = 1.0
+job = attach(folder="ckpt", every_steps=1)
+def load(file):
+    os.mkfifo("alive")
+    with open("alive", "w"):  # until this process ends
+        time.sleep(600)
+job.checkpoint.register("mine", save=lambda file: file.write(b"x"), load=load)
+job.step()
+while not os.path.exists("alive"):
+    time.sleep(0.01)
+os._exit(9)
+"""
+    assert ranks.end(ranks.start(script))[0] == 9
+    with (tmp_path / "alive").open("rb") as file:
+        assert file.read() == b""  # the end of the child closes it
+
+
+def test_nothing_is_tried_where_memory_could_become_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_back, "has_room_for_a_copy", lambda: False)
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail("it forks"))
+    with Counter(tmp_path).attach(every_steps=1) as job:
+        assert job.step()

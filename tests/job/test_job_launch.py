@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dlsched.job import JobError, hostlist, launch
+from dlsched.job import launch
 from dlsched.job import messages as words
 
 
@@ -248,26 +248,3 @@ def test_scontrol_shows_hostnames() -> None:
     assert show("show", "hostlist", "n1,n2,n7") == (0, "n[1-2,7]\n")
     assert show("show", "hostnames", "a]")[0] == 2
     assert show("shutdown")[0] == 2
-
-
-@pytest.mark.parametrize(
-    ("text", "hosts"),
-    [
-        ("", []),
-        ("n1", ["n1"]),
-        ("n[1-3,7]", ["n1", "n2", "n3", "n7"]),
-        ("n[08-10]", ["n08", "n09", "n10"]),
-        ("a[1-2]b[3-4]", ["a1b3", "a1b4", "a2b3", "a2b4"]),
-        ("x,y[1],z", ["x", "y1", "z"]),
-    ],
-)
-def test_a_host_list_is_expanded(text: str, hosts: list[str]) -> None:
-    assert hostlist.expand(text) == hosts
-
-
-@pytest.mark.parametrize(
-    "text", ["n]1[", "n[1", "n[[1]]", "n[]", "n[a]", "n[3-1]", "a,,b", ",", "n[1-999999999]"]
-)
-def test_a_malformed_host_list_is_refused(text: str) -> None:
-    with pytest.raises(JobError, match="host list"):
-        hostlist.expand(text)

@@ -100,7 +100,7 @@ def test_an_error_of_the_training_is_not_covered_by_the_stop() -> None:
     [
         ({"RANK": "one"}, "RANK=one: a whole number"),
         ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK=2 is not below WORLD_SIZE=2"),
-        ({"WORLD_SIZE": "0"}, "WORLD_SIZE=0"),
+        ({"RANK": "0", "WORLD_SIZE": "0"}, "WORLD_SIZE=0"),
         ({"MASTER_PORT": "-1"}, "MASTER_PORT=-1"),
     ],
 )
@@ -113,7 +113,7 @@ def test_a_wrong_environment_is_an_error_that_names_the_variable(
 
 def test_a_gang_without_a_port_says_what_to_do() -> None:
     with (
-        attach(environment={"WORLD_SIZE": "2"}) as job,
+        attach(environment={"RANK": "0", "WORLD_SIZE": "2"}) as job,
         pytest.raises(JobError, match="gang=False"),
     ):
         job.step()

@@ -14,7 +14,7 @@ PROJECT = ROOT / "packaging" / "job"
 TRAINING = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import dlsched.job
+import dlsched.job, dlsched.job.srun
 assert dlsched.job.__file__.startswith(sys.argv[1])
 with dlsched.job.attach(folder=sys.argv[2], every_steps=2) as job:
     job.checkpoint.register("x", save=lambda f: f.write(b"x"), load=lambda f: f.read())

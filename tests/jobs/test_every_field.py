@@ -8,10 +8,7 @@ CSV again.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import io
 import json
-import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import fields
 from pathlib import Path
@@ -21,7 +18,6 @@ import numpy as np
 import pytest
 
 from dlsched.cli.jobs.records.history_export import write_history
-from dlsched.cli.main import run
 from dlsched.cli.output.times import utc_text
 from dlsched.client.job_records import Job
 from dlsched.core.allocation import Ranking
@@ -44,6 +40,7 @@ from simulate.traces.open import open_trace
 from simulate.traces.write import write_trace
 from tests.daemon.cluster_of_tests import Running, eventually, settings_of
 from tests.daemon.scripted_agent import ScriptedAgent
+from tests.running import dlsched
 
 T0 = 2_000_000_000  # seconds since the epoch
 # what the client does itself or combines with other fields, which have rows of their own
@@ -142,18 +139,6 @@ def said(row: Field) -> tuple[list[str], object]:
         case "number":
             return [word, "2.5"], 2.5
     return [word, "hello"], "hello"
-
-
-def dlsched(*words: str) -> str:
-    """What the command line prints."""
-    out = io.StringIO()
-    before, sys.argv = sys.argv, ["dlsched", *words]
-    try:
-        with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
-            run()
-    finally:
-        sys.argv = before
-    return out.getvalue()
 
 
 Scene = Callable[[Running, Callable[..., Awaitable[str]]], Awaitable[None]]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from dlsched.torture.local_cluster import LocalCluster
-from dlsched.torture.witnessed import Witnessed
+from tests.live.witnessed import Witnessed
 from tests.postgres import PostgresCluster, postgres_cluster
 
 __all__ = ["DATABASES", "SELDOM_POSTGRES", "database_of", "postgres_cluster"]

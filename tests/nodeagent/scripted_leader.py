@@ -48,6 +48,7 @@ from dlsched.rpc.v1 import control_pb2, control_pb2_grpc, node_pb2, node_pb2_grp
 from dlsched.torture.local_cluster import free_port
 
 TIMING = Timing(beat_s=0.5, prepare_s=30.0, unkillable_s=3.0)
+STRICT_AGENT = Path(__file__).with_name("strict_agent.py")
 NO_LIMITS = Limits()
 SHORT_LEASE = replace(
     TIMING, lease_s=3.0, kill_s=2.0, margin_s=7.0, reply_age_s=1.5, confirmed_s=2.0
@@ -457,7 +458,7 @@ class AgentProcess:
         config = self.folder / "agent.toml"
         config.write_text(self.more + TOML.format(t=self.cluster.timing))
         command = [
-            *(sys.executable, "-m", "dlsched.nodeagent", "--config", str(config)),
+            *(sys.executable, str(STRICT_AGENT), "--config", str(config)),
             *("--name", self.name, "--daemon", f"127.0.0.1:{self.cluster.leader.port}"),
             *("--listen", f"127.0.0.1:{self.port}", "--insecure-loopback"),
             *("--state-dir", str(self.state_dir), "--run-dir", str(self.run_dir)),

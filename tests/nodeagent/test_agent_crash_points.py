@@ -89,13 +89,12 @@ def test_after_a_kill_at_any_point_a_job_runs_once_or_fails_with_a_reason(
         (run.released, run.members["n1"].exit)
         for run in (leader.ledger.runs[r] for r in leader.ledger.runs_of[job])
     ]
-    last = ends[-1][1]
-    lost = last.reason is ExitReason.KEEPER_LOST
-    assert lost or (last.reason, last.code) == (ExitReason.EXITED, 3)
-    times = ran.read_text().count("ran") if ran.exists() else 0
-    assert times <= 1
-    assert times == 1 or lost
-    assert all(end.reason is ExitReason.NOT_STARTED for _, end in ends[:-1])
+    last, before = ends[-1][1], [end.reason for _, end in ends[:-1]]
+    assert (last.reason, last.code) == (ExitReason.EXITED, 3)
+    assert set(before) <= {ExitReason.NOT_STARTED, ExitReason.KEEPER_LOST}
+    lost = before.count(ExitReason.KEEPER_LOST)  # such a run is repeated
+    assert 1 <= ran.read_text().count("ran") <= 1 + lost
+    assert lost <= 1
 
     def clean() -> bool:
         if not agent.alive:
@@ -121,7 +120,7 @@ def test_an_agent_killed_while_it_writes_the_end_of_a_lost_keeper(cluster: Any, 
     os.kill(agent.keeper(run_id), signal.SIGKILL)
     agent.wait_dead()
     agent.start()
-    leader.wait(job, JobStatus.FAILED)
+    leader.wait(job, JobStatus.PENDING)
     assert leader.run_of(job).members["n1"].exit.reason is ExitReason.KEEPER_LOST
     eventually(lambda: not agent.records())
 
@@ -154,8 +153,11 @@ def test_after_a_kill_at_any_point_of_a_hook_the_job_ran_once_between_its_hooks(
     settle(cluster, job)
     eventually(lambda: not agent.records(), "acknowledged and dropped")
     lines = told.read_text().split("\n")[:-1]
-    assert sum(line.startswith("job") for line in lines) <= 1
-    for run in (leader.ledger.runs[r] for r in leader.ledger.runs_of[job]):
+    runs = [leader.ledger.runs[run] for run in leader.ledger.runs_of[job]]
+    lost = sum(run.members["n1"].exit.reason is ExitReason.KEEPER_LOST for run in runs)
+    assert sum(line.startswith("job") for line in lines) <= 1 + lost  # such a run is repeated
+    assert lost <= 1
+    for run in runs:
         number = run.key.run
         mine = [line.split()[0] for line in lines if line.endswith(f" {number}")]
         assert mine[-1] == "epilog"  # however often it ran, it was the last
@@ -184,6 +186,6 @@ def test_an_agent_killed_in_the_epilog_of_a_lost_keeper_runs_it_again(
     os.kill(agent.keeper(run_id), signal.SIGKILL)
     agent.wait_dead()
     agent.start()
-    leader.wait(job, JobStatus.FAILED)
+    leader.wait(job, JobStatus.PENDING)
     eventually(lambda: not agent.records())
     assert set(told.read_text().split()) == {"keeper-lost"}

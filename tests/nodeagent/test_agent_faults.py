@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from scripted_leader import SHORT_LEASE, Work, alive, eventually, marked
 
 from dlsched.protocol.ledger import JobStatus, NodeStatus
 from dlsched.protocol.messages import ExitReason, Fence, LaunchMode, NodeName, Phase, StopReason
+from dlsched.protocol.table import having
 
 pytestmark = pytest.mark.slow
 
@@ -105,6 +107,30 @@ def test_an_end_while_the_agent_is_dead_is_not_lost(
     record = leader.run_of(job).members["n1"].exit
     assert (record.code, record.signal) == (code, signal_)
     eventually(lambda: not agent.records())
+
+
+def test_a_run_that_an_older_database_wants_again_is_told_and_not_started(cluster: Any) -> None:
+    """Fault row F8: its end was acknowledged, and nothing shows that the database is older."""
+    leader = cluster.up("n1")
+    agent = cluster.agents["n1"]
+    job, go = waiting(cluster, "exit 3")
+    older, name = leader.ledger, NodeName("n1")
+    go.touch()
+    leader.wait(job)
+    first = leader.run_of(job).members[name].exit
+    eventually(lambda: not agent.records())
+    agent.kill()
+    leader.end()
+    newest = leader.ledger
+    node = replace(older.nodes[name], revision=newest.nodes[name].revision)
+    leader.ledger = replace(older, epoch=newest.epoch, nodes=having(older.nodes, name, node))
+    leader.begin()
+    assert not leader.job(job).status.is_terminal
+    agent.start()
+    leader.wait(job)
+    assert leader.run_of(job).members[name].exit == first
+    assert leader.run_of(job).key.run == 1
+    assert count(cluster.folder / "go.up") == 1
 
 
 def test_an_end_while_the_agent_starts_is_not_lost(cluster: Any) -> None:
@@ -214,7 +240,7 @@ def test_a_job_ends_with_its_killed_keeper_and_the_end_is_named(cluster: Any) ->
     before = marked(str(flag))
     assert len(before) >= 2
     os.kill(agent.keeper(run_id), signal.SIGKILL)
-    assert leader.wait(job).status is JobStatus.FAILED
+    leader.wait(job, JobStatus.PENDING)
     record = leader.run_of(job).members["n1"].exit
     assert record.reason is ExitReason.KEEPER_LOST
     assert not [pid for pid in before if alive(pid)]
@@ -363,7 +389,7 @@ def test_a_record_of_an_earlier_boot_is_not_taken_for_a_live_run(cluster: Any) -
     eventually(lambda: not alive(keeper))
     path.write_text(text.replace(f'"pid":{keeper}', f'"pid":{os.getpid()}'))
     agent.start()
-    assert leader.wait(job).status is JobStatus.FAILED
+    leader.wait(job, JobStatus.PENDING)
     assert leader.run_of(job).members["n1"].exit.reason is ExitReason.KEEPER_LOST
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from dlsched.core.cluster.description import Cluster, Node, VirtualCluster
 from dlsched.core.context import RoundContext
-from dlsched.policies.fairness.comparison import asset_fair, competitive
-from dlsched.policies.fairness.drf import dominant_share, filled, precedence, served
+from dlsched.policies.fairness.drf import dominant_share, filled
 from dlsched.policies.registry import make
+from tests.policies.fairness_comparison import asset_fair, competitive, precedence, served
 
 
 def fractions(*values: Any) -> list[Fraction]:

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlsched.core.cluster.description import Cluster, Node
-from dlsched.policies.fairness.hug import progress, utilised, whole
+from dlsched.policies.fairness.hug import utilised, whole
 from dlsched.policies.registry import make
+from tests.policies.fairness_comparison import progress
 
 
 def matrix(*rows: Any) -> list[list[Fraction]]:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from dlsched.core.cluster.description import Cluster, Node, VirtualCluster
 from dlsched.core.errors import BadInput
 from dlsched.core.walk.tenancy import Tenancy
-from dlsched.policies.registry import make
+from dlsched.policies.registry import make, names
+from dlsched.policies.scheduling.conservative import Conservative
 
 
 def quotas(*vcs: VirtualCluster, nodes: int = 2) -> Cluster:
@@ -26,6 +27,7 @@ LENDING = (
     VirtualCluster(name="red", gpus=4, guaranteed=4, borrow=True),
     VirtualCluster(name="blue", gpus=4, guaranteed=4, borrow=True),
 )
+CLOCKS: list[dict[str, Any]] = [{"clock": "rounds", "round_s": 50}, {"clock": "events"}]
 
 
 def test_entitlements_follow_the_cluster_file(lab: Any) -> None:
@@ -50,6 +52,72 @@ def test_a_quota_holds_although_gpus_are_idle(lab: Any, policy: str) -> None:
     result = lab.run(trace, policy, cluster=quotas(RED, BLUE))
     assert sorted(result.jobs.first_start_time.tolist()) == [0, 100]
     assert np.max(result.timeline.allocated_gpus) == 4
+
+
+@pytest.mark.parametrize("clock", ["rounds", "events"])
+@pytest.mark.parametrize("policy", names("scheduling"))
+def test_a_job_that_its_tenant_refuses_keeps_no_gpu_from_others(
+    lab: Any, policy: str, clock: str
+) -> None:
+    parts = ("what-if.scheduling=las,srtf", "what-if.admission=accept-all")
+    trace = lab.trace([(0, 4, 100)] * 3, vc=["red", "red", "other"])
+    result = lab.run(trace, policy, cluster=quotas(RED), clock=clock, options=parts)
+    first, second, other = result.jobs.first_start_time.tolist()
+    assert sorted([first, second])[0] == other == 0
+    assert max(first, second) >= 60  # one of them waits
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_jobs_that_a_ceiling_refuses_keep_their_order(lab: Any, clock: dict[str, Any]) -> None:
+    jobs = [(0, 4, 500), (0, 4, 500), (0, 4, 1000), (0, 4, 500)]
+    trace = lab.trace(jobs, vc=["red", "red", "other", "red"])
+    result = lab.run(trace, "conservative", cluster=quotas(RED), **clock)
+    assert result.jobs.first_start_time.tolist() == [0, 500, 0, 1000]
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_a_job_that_its_ceiling_never_admits_keeps_no_reservation_from_others(
+    lab: Any, clock: dict[str, Any]
+) -> None:
+    jobs = [(0, 8, 500), (0, 4, 500), (0, 2, 1000), (0, 4, 500), (0, 4, 500)]
+    trace = lab.trace(jobs, vc=["red", "red", "other", "red", "other"])
+    result = lab.run(trace, "conservative", cluster=quotas(RED), **clock)
+    assert result.jobs.first_start_time[1:].tolist() == [0, 0, 500, 1000]
+    assert np.isnan(result.jobs.first_start_time[0])
+
+
+def test_a_small_job_passes_one_that_its_ceiling_refuses(lab: Any) -> None:
+    trace = lab.trace([(0, 2, 500), (0, 4, 500), (0, 2, 500)], vc=["red"] * 3)
+    result = lab.run(trace, "conservative", cluster=quotas(RED), clock="events")
+    assert result.jobs.first_start_time.tolist() == [0, 500, 0]
+
+
+def test_ceilings_cost_few_plans_however_many_jobs_wait(
+    lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes: list[int] = []  # by decision: how often it booked
+    book, allocate = Conservative._book, Conservative.allocate
+
+    def counted_book(*given: Any) -> None:
+        passes[-1] += 1
+        book(*given)
+
+    def counted_decision(*given: Any) -> None:
+        passes.append(0)
+        allocate(*given)
+
+    monkeypatch.setattr(Conservative, "_book", counted_book)
+    monkeypatch.setattr(Conservative, "allocate", counted_decision)
+    tenants = [VirtualCluster(name=name, gpus=4, guaranteed=4) for name in ("red", "blue")]
+    # all are planned while another tenant has all GPUs, four at a time; then a ceiling holds
+    trace = lab.trace(
+        [(0, 16, 100), *[(0, 4, 100)] * 60], vc=["other", *["red", "blue", "red"] * 20]
+    )
+    result = lab.run(trace, "conservative", cluster=quotas(*tenants, nodes=4), clock="events")
+    assert result.jobs.first_start_time[1::3].tolist() == list(range(100, 4100, 200))
+    assert result.jobs.first_start_time[2::3].tolist() == list(range(100, 2100, 100))
+    assert result.jobs.first_start_time[3::3].tolist() == list(range(200, 4200, 200))
+    assert max(passes) <= len(tenants) + 1
 
 
 @pytest.mark.parametrize("policy", ["fifo", "first-fit", "las", "easy"])

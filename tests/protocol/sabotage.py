@@ -26,10 +26,10 @@ from dlsched.protocol.messages import (
     Sync,
     Term,
 )
-from dlsched.protocol.simulation import Behaviour, Fault, Faults, Network, World, schedules
-from dlsched.protocol.simulation.node import SimNode
-from dlsched.protocol.simulation.truth import Database
 from dlsched.protocol.table import Table
+from tests.protocol.simulation import Behaviour, Fault, Faults, Network, World, schedules
+from tests.protocol.simulation.node import SimNode
+from tests.protocol.simulation.truth import Database
 
 Break = Callable[[pytest.MonkeyPatch], None]
 
@@ -276,7 +276,20 @@ def a_job_without_a_share_shares(patch: pytest.MonkeyPatch) -> None:
 
 
 def stuck_processes_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(placing, "stuck_on", lambda ledger, run: "")
+    patch.setattr(rows.Member, "is_stuck", property(lambda self: False))
+
+
+def a_lease_fences_what_does_not_obey(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rules, "may_be_fenced", lambda run, told_to_stop, held: True)
+
+
+def a_dead_keeper_s_stuck_process_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """The agent says that nothing is left of a run as soon as its keeper is gone."""
+
+    def kill_leftovers(self: SimNode, run_id: RunId) -> None:
+        self.after_epilog(run_id, lambda: self.leftovers_gone(run_id))
+
+    patch.setattr(SimNode, "kill_leftovers", kill_leftovers)
 
 
 def lost_leader_goes_on_renewing(patch: pytest.MonkeyPatch) -> None:
@@ -440,6 +453,16 @@ def stuck_process() -> World:
     return _world(2, faults, work_s=40.0, on_term="ignore", stuck_s=90.0)
 
 
+def killed_before_its_node_is_cut_off() -> World:
+    """A process outlives SIGKILL, and then its node is silent until the lease has ended."""
+    kinds = {"work_s": 40.0, "on_term": "ignore", "stuck_s": 200.0, "fence": messages.Fence.LEASE}
+    faults = [
+        Fault(at=10, kind="preempt", target="1"),
+        Fault(at=16, kind="cut", target=_home(nodes=4, faults=[], **kinds), other="*", for_s=110),
+    ]
+    return _world(4, faults, **kinds)
+
+
 def end_told_late() -> World:
     """The only node is cut off, wrongly given up after the job's end, and comes back."""
     faults = [
@@ -500,6 +523,7 @@ SITUATIONS = {
         two_leaders_one_deposed,
         old_leader_goes_on_talking,
         stuck_process,
+        killed_before_its_node_is_cut_off,
         end_told_late,
         success_under_a_stop_request,
         leaves_its_loop_and_exits_with_0,
@@ -597,6 +621,18 @@ ALL = [
     Sabotage("full GPU shared", "sharing", ("P4",), a_full_gpu_takes_more),
     Sabotage("shared unasked", "sharing", ("P4",), a_job_without_a_share_shares),
     Sabotage("stuck forgotten", "stuck_process", ("P2",), stuck_processes_are_forgotten),
+    Sabotage(
+        "stuck without its keeper",
+        "paused keepers",
+        ("P2", "P4"),
+        a_dead_keeper_s_stuck_process_is_forgotten,
+    ),
+    Sabotage(
+        "killed and fenced",
+        "killed_before_its_node_is_cut_off",
+        ("P2",),
+        a_lease_fences_what_does_not_obey,
+    ),
     Sabotage("late ends dropped", "end_told_late", ("P3",), late_ends_are_dropped),
     Sabotage(
         "stop overrides success", "success_under_a_stop_request", ("P3",), stop_overrides_success

@@ -9,8 +9,8 @@ from dlsched.protocol import leader
 from dlsched.protocol import messages as m
 from dlsched.protocol.ledger import Request
 from dlsched.protocol.messages import RequestId
-from dlsched.protocol.simulation import Behaviour, World
-from dlsched.protocol.simulation.world import LeaderBox
+from tests.protocol.simulation import Behaviour, World
+from tests.protocol.simulation.world import LeaderBox
 
 JOBS, NODES, GPUS = 160, 4, 8
 FILL_S = 0.02  # between two rounds

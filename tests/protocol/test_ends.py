@@ -221,3 +221,22 @@ def test_the_record_of_a_job_has_what_all_nodes_used() -> None:
     _, _, found = ledger.judge(replace(run, members=members), job)
     assert found is not None
     assert (found.cpu_s, found.peak_memory_bytes) == (4.5, 200)
+
+
+@pytest.mark.parametrize("reason", [m.ExitReason.NOT_STARTED, m.ExitReason.EXITED])
+@pytest.mark.parametrize("fault", m.StartFault)
+def test_a_run_that_a_node_could_not_start_is_queued_again_unless_a_part_has_executed(
+    reason: m.ExitReason, fault: m.StartFault
+) -> None:
+    run, job = ended("-", "exit 126")
+    [member] = run.members.values()
+    assert member.exit is not None
+    end = replace(member.exit, reason=reason, start_fault=fault, detail="no space")
+    run = replace(run, members={member.node: replace(member, exit=end)})
+    cause, why, _ = ledger.judge(run, job)
+    assert (cause, "no space" in why) == (Cause.REQUEUED, True)
+    never_again = replace(job, request=replace(job.request, requeue=False))
+    cause, why, _ = ledger.judge(run, never_again)
+    executed = reason is m.ExitReason.EXITED
+    assert cause is (Cause.LOST if executed else Cause.REQUEUED)
+    assert why.startswith("NodeFail") is executed

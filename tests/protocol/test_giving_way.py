@@ -25,7 +25,7 @@ from dlsched.protocol.ledger import (
     Write,
     apply_all,
 )
-from dlsched.protocol.simulation import Behaviour, Fault, Faults, World, schedules
+from tests.protocol.simulation import Behaviour, Fault, Faults, World, schedules
 
 N1, N2 = m.NodeName("n1"), m.NodeName("n2")
 GPU = m.GpuId("g0")

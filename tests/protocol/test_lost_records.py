@@ -9,8 +9,8 @@ import pytest
 from dlsched.protocol import agent, leader
 from dlsched.protocol import messages as m
 from dlsched.protocol.ledger import JobStatus, Request
-from dlsched.protocol.simulation import Behaviour, Fault, Faults, World
 from dlsched.protocol.timing import Timing
+from tests.protocol.simulation import Behaviour, Fault, Faults, World
 
 N1 = m.NodeName("n1")
 GPU = m.GpuId("g0")
@@ -198,6 +198,44 @@ def test_a_new_disk_is_taken_on_the_same_hardware_only(inventory: m.Inventory, t
         assert daemon.job is JobStatus.PENDING
         assert take_over(daemon, **other) is not None
         assert not daemon.state.refusals
+
+
+COPIES = [
+    ("the same hardware", m.Inventory(gpus=(GPU,), machine="hardware-1"), True),
+    ("hardware without a name", m.Inventory(gpus=()), True),
+    ("another machine", m.Inventory(gpus=(m.GpuId("g9"),), machine="hardware-2"), False),
+    ("another machine's GPUs", m.Inventory(gpus=(m.GpuId("g9"),)), False),
+]
+
+
+@pytest.mark.parametrize(
+    ("inventory", "taken"), [c[1:] for c in COPIES], ids=[c[0] for c in COPIES]
+)
+def test_a_boot_with_copied_records_waits_while_the_registered_one_is_heard(
+    inventory: m.Inventory, taken: bool
+) -> None:
+    daemon = Daemon()
+    mine = m.Inventory(gpus=(GPU,), machine="hardware-1")
+    daemon.hear(sync(1, "a", inventory=mine))
+    daemon.hear(sync(2, "a", inventory=mine))
+    key = daemon.start()
+    daemon.hear(sync(3, "a", held=held(key), inventory=mine))
+    copied = sync(1, "a", "b", boot_id=m.BootId("b2"), inventory=inventory)
+    for number in range(4, 10):
+        daemon.now += SILENT / 2
+        reply = daemon.hear(replace(copied, sequence=number))
+        assert reply is not None
+        assert "of another boot than the registered agent" in reply.refused
+        reply = daemon.hear(sync(number, "a", held=held(key), inventory=mine))
+        assert reply is not None
+        assert (reply.refused, reply.register, daemon.job) == ("", False, JobStatus.RUNNING)
+    daemon.now += SILENT  # now the registered one has stopped
+    daemon.hear(replace(copied, sequence=20))
+    reply = daemon.hear(replace(copied, sequence=21))
+    assert reply is not None
+    assert reply.register is not taken
+    assert daemon.job is (JobStatus.PENDING if taken else JobStatus.RUNNING)
+    assert taken or "dlsched admin node-down n1 --confirmed" in reply.refused
 
 
 def test_an_agent_counts_on_from_the_incarnation_that_the_daemon_knows() -> None:

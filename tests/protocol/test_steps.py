@@ -119,7 +119,7 @@ def test_a_stop_that_is_ignored_becomes_a_kill_and_then_a_quarantine() -> None:
     assert (state.exit.reason, state.quarantined) == (m.ExitReason.UNKILLABLE, True)
     state, commands = drive(state, keeper.OrderArrived(82.0, m.Forget()))
     assert state.stage is Stage.ENDED  # it watches the stuck process until it is gone
-    state, commands = drive(state, keeper.JobExited(200.0, 0, 9))
+    state, commands = drive(state, keeper.JobExited(200.0, 0, 9), keeper.JobExited(200.0, 0, 9))
     assert commands[-1] == keeper.Leave()
 
 
@@ -204,7 +204,7 @@ VERDICTS = [
     ("our signal", replace(KILLED, stop=PREEMPT), PREEMPT, Cause.REQUEUED),
     ("cancelled", replace(EXIT, code=143, stop=CANCEL), CANCEL, Cause.CANCELLED),
     ("time limit", replace(EXIT, reason=m.ExitReason.TIME_LIMIT), None, Cause.TIMED_OUT),
-    ("keeper lost", replace(EXIT, reason=m.ExitReason.KEEPER_LOST), None, Cause.FAILED),
+    ("keeper lost", replace(EXIT, reason=m.ExitReason.KEEPER_LOST), None, Cause.REQUEUED),
     ("node lost", replace(EXIT, reason=m.ExitReason.NODE_LOST), None, Cause.REQUEUED),
     ("not started", replace(EXIT, reason=m.ExitReason.NOT_STARTED), None, Cause.REQUEUED),
     ("presumed", None, None, Cause.REQUEUED),

@@ -14,7 +14,7 @@ from dlsched.client.job_records import Job
 from dlsched.core.errors import BadInput
 from dlsched.quickstart import processes
 from dlsched.quickstart.job_watcher import JobWatcher
-from dlsched.quickstart.local_cluster import QuickCluster, stop_kept
+from dlsched.quickstart.local_cluster import QuickCluster, new_folder, stop_kept
 from dlsched.quickstart.workload import is_unbroken, losses_of, workload
 
 COMMAND = (sys.executable, "-W", "error", "-m", "dlsched", "quickstart", "--pretend")
@@ -53,6 +53,24 @@ def test_a_folder_that_has_one_is_refused(short_folder: Path) -> None:
 def test_a_folder_too_long_for_sockets_is_refused() -> None:
     with pytest.raises(BadInput, match="longer than 60 characters"):
         QuickCluster(Path("x" * 80), pretend=True)
+
+
+def test_a_long_temporary_folder_is_not_the_quickstart_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / ("x" * 60)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    folder = new_folder()
+    try:
+        QuickCluster(folder, pretend=True)
+        assert not os.listdir(long)
+    finally:
+        folder.rmdir()
+    monkeypatch.setattr(tempfile, "tempdir", "/dev/shm")
+    folder = new_folder()
+    assert folder.parent == Path("/dev/shm")
+    folder.rmdir()
 
 
 @pytest.mark.parametrize("note", [None, "", "[]", '{"services": {"daemon": "x"}}'])

@@ -232,6 +232,45 @@ def test_another_users_job_is_neither_cancelled_nor_read(
     assert cluster.call("cancel", job, uid=uid) == (0, "cancelled 1 job")
 
 
+def test_logs_of_a_folder_that_became_a_link_to_another_users_process_show_nothing(
+    cluster: Cluster, account: tuple[str, int], other_account: tuple[str, int]
+) -> None:
+    uid, other_uid = account[1], other_account[1]
+    home, secret = cluster.folder / "home", "what only the other user may read"
+    closed, swapped = home / "closed", home / f"swapped-{uid}"
+    for folder, owner in ((closed, other_uid), (closed / "work", other_uid), (swapped, uid)):
+        folder.mkdir()
+        os.chown(folder, owner, owner)
+    (closed / "work" / "out").write_text(secret)
+    closed.chmod(0o700)
+    stay = BECOME + "print(flush=True); os.execvp('sleep', ['sleep', '600'])"
+    begun = subprocess.Popen(
+        [sys.executable, "-c", stay, str(other_uid)],
+        stdout=subprocess.PIPE,
+        cwd=closed / "work",
+    )
+    with begun as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        submit = ("submit", "--parsable", "-o", f"{swapped}/out", "--wrap", "echo mine; sleep 600")
+        code, said = cluster.call(*submit, uid=uid)
+        assert code == 0, said
+        job = said.split()[-1]
+        try:
+            eventually("it writes", lambda: cluster.call("logs", job, uid=uid) == (0, "mine"))
+            swapped.rename(home / "before")
+            swapped.symlink_to(f"/proc/{process.pid}/cwd")
+            code, said = cluster.call("logs", job, uid=uid)
+            assert code == 1
+            assert secret not in said
+            assert f"cannot open {swapped}/out: " in said
+        finally:
+            process.kill()
+            cluster.call("cancel", job, uid=uid)
+            kept = cluster.folder / "n1.log.run" / "jobs"
+            eventually("its keeper ends", lambda: not [*kept.glob(f"{job}.*")])
+
+
 def test_a_command_in_a_job_and_its_output_go_over_mutual_tls(
     cluster: Cluster, account: tuple[str, int], other_account: tuple[str, int]
 ) -> None:

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+from grpc.aio import AioRpcError
 
 from dlsched.rpc import connection_limits
 from dlsched.rpc.channels import ClientTrust, open_channel
@@ -55,12 +56,14 @@ def is_open(line: socket.socket) -> bool:
     return False
 
 
-def test_the_newest_connections_beyond_the_bound_are_closed() -> None:
+def test_silent_connections_beyond_the_bound_are_closed_and_not_those_of_callers() -> None:
     async def scene() -> None:
         limits = ConnectionLimits(MOST)
         async with serving(limits) as port:
             agent = open_channel(f"127.0.0.1:{port}", ClientTrust.claimed_role(DAEMON))
             stub = node_pb2_grpc.AgentStub(agent)
+            ann = open_channel(f"127.0.0.1:{port}", ClientTrust.claimed_user("ann", 1001))
+            of_ann = ann.unary_unary("/dlsched.v1.Agent/Nudge")
             with contextlib.ExitStack() as held:
 
                 async def connect(count: int) -> list[socket.socket]:
@@ -78,11 +81,16 @@ def test_the_newest_connections_beyond_the_bound_are_closed() -> None:
                 assert not limits.close_excess()
                 late = await connect(3 * MOST)
                 await stub.Nudge(node_pb2.NudgeRequest(), timeout=10)
+                with pytest.raises(AioRpcError):  # not for users, but the caller is known
+                    await of_ann(b"", timeout=10)
                 assert limits.close_excess() == {"127.0.0.1": 3 * MOST}
-                assert all(map(is_open, first))
-                assert not any(map(is_open, late))
+                assert not any(map(is_open, first))  # silent for longest
+                assert sum(map(is_open, late)) == MOST
+                assert limits._users.keys() <= {e.peer for e in limits.accepted().values()}
+                assert len(limits._users) == 1
                 await stub.Nudge(node_pb2.NudgeRequest(), timeout=10)  # as before: it is a node's
             await agent.close()
+            await ann.close()
 
     asyncio.run(asyncio.wait_for(scene(), 60))
 

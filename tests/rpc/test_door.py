@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -290,6 +290,40 @@ def test_of_one_caller_two_large_messages_are_held_and_others_are_served(
                 for call in (*calls, *others):
                     assert (await call)[0] is grpc.StatusCode.OK
 
+    run(work())
+
+
+def test_messages_that_do_not_come_hold_up_no_other_user(
+    decoder: type[Decoder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    received, waited_for = door._received, 0
+
+    def counted(*given: Any) -> Any:
+        nonlocal waited_for
+        waited_for += 1
+        return received(*given)
+
+    async def nothing() -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+    async def work() -> None:
+        slow = [f"slow{k}" for k in range(request_bounds.UNDECODED)]
+        async with served() as (*_, target), AsyncExitStack() as stack:
+            silent = []
+            for name in slow:
+                theirs = await stack.enter_async_context(channel(target, name))
+                stream = theirs.stream_stream(SUBMIT)
+                silent += [stream(nothing()) for _ in range(request_bounds.UNDECODED_OF_ONE)]
+            while waited_for < len(silent):
+                await asyncio.sleep(0)
+            bob = await stack.enter_async_context(channel(target, "bob"))
+            large = b"\x0a\x80\x80\x40" + b"b" * (1 << 20)
+            assert (await answer(bob, large))[0] is grpc.StatusCode.OK
+            for call in silent:
+                call.cancel()
+
+    monkeypatch.setattr(door, "_received", counted)
     run(work())
 
 

@@ -9,7 +9,9 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -411,6 +413,48 @@ def test_many_clients_that_never_read_do_not_stop_others(place: Path) -> None:
         finally:
             for each in idle:
                 each.close()
+            await login.stop()
+
+    run(work())
+
+
+FLOOD = """
+import socket, sys
+BECOME
+clients = [socket.socket(socket.AF_UNIX) for _ in range(200)]
+for each in clients:
+    each.connect(sys.argv[1])
+print("begun", flush=True)
+sys.stdin.read()
+"""
+
+
+@as_root
+def test_one_user_who_asks_and_asks_keeps_no_other_one_waiting_for_a_slow_directory(
+    place: Path,
+) -> None:
+    def slow(uid: int) -> str:
+        time.sleep(0.3)
+        return f"user{uid}"
+
+    async def work() -> None:
+        login = LoginServer(place / "login", LocalTokens(), lookup=slow)
+        await login.start()
+        child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-c", FLOOD.replace("BECOME", BECOME), "54321", f"{place}/login"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert child.stdout is not None
+        try:
+            assert await child.stdout.readline() == b"begun\n"
+            with ThreadPoolExecutor(1) as mine:  # the server's threads are those of the loop
+                asked = mine.submit(log_in, f"{place}/login", within_s=3.0)
+                assert (await asyncio.wrap_future(asked)).token
+        finally:
+            child.kill()
+            await child.wait()
             await login.stop()
 
     run(work())

@@ -18,7 +18,7 @@ from dlsched.core.errors import NotTrusted
 from dlsched.rpc.call_failures import tls_trouble
 from dlsched.rpc.channels import ClientTrust, open_blocking_channel, open_channel
 from dlsched.rpc.endpoint import MAX_MESSAGE_BYTES
-from dlsched.rpc.identity import DAEMON, Identity, login, node
+from dlsched.rpc.identity import DAEMON, Identity, login, node, user_claim
 from dlsched.rpc.server import ServerTrust, add_ports, new_server
 from dlsched.rpc.tls import KeyFiles
 from dlsched.rpc.v1 import control_pb2, control_pb2_grpc, node_pb2, node_pb2_grpc
@@ -32,6 +32,10 @@ async def refused(call: Awaitable[Any]) -> tuple[grpc.StatusCode, str]:
     with pytest.raises(aio.AioRpcError) as caught:
         await call
     return caught.value.code(), caught.value.details() or ""
+
+
+def vouching(files: KeyFiles, user: str, uid: int) -> ClientTrust:
+    return ClientTrust(files=files, claims=user_claim(user, uid))
 
 
 def sync(channel: aio.Channel, name: str = "n1") -> Awaitable[Any]:
@@ -257,7 +261,7 @@ def test_a_login_node_speaks_for_its_users_but_never_for_root(
 
     async def work() -> None:
         async with serving(ServerTrust(files=daemon_files)) as served:
-            await asked(served.target, ClientTrust.vouch(files, user=name, uid=uid))
+            await asked(served.target, vouching(files, name, uid))
             assert served.seen == [Identity(kind="user", name=name, uid=uid, via="login/l1")]
             for user, number, why in [
                 ("root", 0, "login/l1 cannot speak for user id 0"),
@@ -265,7 +269,7 @@ def test_a_login_node_speaks_for_its_users_but_never_for_root(
                 (name, uid + 1, f"login/l1 speaks for {name} with user id {uid + 1}; {name} has"),
                 ("no-such-user", 4242, "no-such-user is not known here"),
             ]:
-                trust = ClientTrust.vouch(files, user=user, uid=number)
+                trust = vouching(files, user, number)
                 code, told = await refused(asked(served.target, trust))
                 assert code is grpc.StatusCode.UNAUTHENTICATED
                 assert why in told
@@ -277,7 +281,7 @@ def test_what_a_certified_caller_claims_beside_it_is_ignored(
     serving: Any, daemon_files: KeyFiles, n1_files: KeyFiles
 ) -> None:
     async def work() -> None:
-        trust = ClientTrust.vouch(n1_files, user="root", uid=0)
+        trust = vouching(n1_files, "root", 0)
         async with (
             serving(ServerTrust(files=daemon_files)) as served,
             open_channel(served.target, trust) as channel,

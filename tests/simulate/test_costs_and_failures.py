@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlsched.core.semantics import PROFILES
 from dlsched.core.speed.truth import PerformanceModel
 from simulate.clusters.cluster_events import ClusterEvent
+from simulate.published.profiles import PROFILES
 
 
 def event(time: float, kind: Any, node: int = 0, gpu_type: int = -1) -> ClusterEvent:

@@ -16,11 +16,12 @@ from dlsched.core.context import RoundContext
 from dlsched.core.errors import BadInput, PolicyFailed
 from dlsched.core.options import NoOptions
 from dlsched.core.scheduling import SchedulingPolicy
-from dlsched.core.semantics import PROFILES, Semantics
+from dlsched.core.semantics import Semantics
 from dlsched.core.speed.truth import PerformanceModel
 from dlsched.core.stage import AdmissionPolicy, Estimator, FairnessPolicy
 from dlsched.core.units import Units
 from dlsched.core.walk.walk import Walk
+from simulate.published.profiles import PROFILES
 
 FULL = replace(PROFILES["rounds"], between="full")
 

@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlsched.composition.parts import build_parts
-from dlsched.composition.settings import resolve_semantics
 from dlsched.core.cluster.description import Cluster, Node, VirtualCluster
 from dlsched.policies.registry import names
 from simulate.clusters.cluster_events import ClusterEvent
 from simulate.engine import Engine
+from simulate.published.profiles import semantics_of
 from simulate.traces.trace import Trace
 
 POLICIES = names("scheduling")
@@ -249,7 +249,7 @@ def test_skipping_changes_no_outcome_of_random_traces(lab: Any, policy: str, see
 
 def fresh_parts(engine: Engine, given: dict[str, Any], lab: Any, policy: str) -> Any:
     settings_ = lab.settings(policy, **given)
-    return build_parts(settings_, resolve_semantics(settings_))
+    return build_parts(settings_, semantics_of(settings_))
 
 
 @pytest.mark.parametrize("how", BLOX_IS_SLOW)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlsched.core.errors import BadInput
-from dlsched.policies.node.salus.lane_run import Iterations, run_lane
 from dlsched.policies.node.salus.turns import Order
+from tests.policies.node.lane_run import Iterations, run_lane
 
 ORDERS: list[Order] = ["fifo", "srtf", "fair", "rr", "pack"]
 SESSIONS = st.lists(
@@ -55,7 +55,7 @@ def test_jobs_get_into_lanes_of_the_gpu_that_they_leave_the_least_of(lab: Any) -
     assert lanes(one) == {"A": 1, "B": 2, "C": 1, "D": 2, "E": 1}  # as the sheet works it out
     assert lab.spans(one)["C"][0] == 0
     artifact = lab.run(
-        trace, "salus", cluster="1x1:v100@16", options=("reserved_mib=0", "lanes=artifact")
+        trace, "salus", cluster="1x1:v100@16", options=("reserved_mib=0", "semantics=salus")
     )
     starts = {name: span[0] for name, span in lab.spans(artifact).items()}
     assert [name for name, start in starts.items() if start == 0] == ["A", "B"]

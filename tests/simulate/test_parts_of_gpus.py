@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import numpy as np
@@ -119,3 +120,21 @@ def test_no_gpu_is_given_out_more_than_once_and_no_service_is_lost(
     asked = np.array([gpus * duration for _, gpus, duration in sorted(jobs, key=lambda j: j[0])])
     assert result.jobs.gpu_seconds.tolist() == pytest.approx(asked.tolist())
     assert result.summary["gpu_utilization"] <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("policy", ["las", "srtf", "multi-queue"])
+@pytest.mark.parametrize("seed", range(8))
+def test_moves_that_cost_nothing_count_parts_where_units_are(
+    lab: Any, policy: str, seed: int
+) -> None:
+    """The replay compares the time line with what jobs have had."""
+    rng = random.Random(seed)
+    jobs = [
+        (rng.choice([0, 60, 200]), rng.randint(1, 3), rng.randint(60, 900))
+        for _ in range(rng.randint(4, 9))
+    ]
+    share = [rng.choice([0.5, 0.5, 0.3, np.nan]) for _ in jobs]
+    options = ("semantics=sia",)
+    trace = lab.trace(jobs, gpu_share=share)
+    result = lab.run(trace, policy, cluster="2x3", options=options, round_s=60.0)
+    assert (result.jobs.status == "completed").all()

@@ -15,8 +15,8 @@ from dlsched.core.rewards import RewardCurve
 from simulate.engine import Engine
 from simulate.latest_submit import TO_S
 from simulate.supposing import Answer, Choice, suppose
-from tests.simulate.test_room_for_gpus import JOBS as CLASSED
-from tests.simulate.test_room_for_gpus import LIMITS, cluster_of, trace_of
+from tests.simulate.test_limits_on_gpus import JOBS as CLASSED
+from tests.simulate.test_limits_on_gpus import LIMITS, cluster_of, trace_of
 
 pytestmark = pytest.mark.slow
 

@@ -172,7 +172,7 @@ def test_a_job_ends_with_its_killed_keeper_and_the_end_has_a_name(lab: Any, vict
         lab.machine.run("kill", "-KILL", str(pid))
     assert lab.wait(job) != 0
     found = lab.show(job)
-    assert found["state"] == "FAILED"
+    assert found["state"] == "NODE_FAIL"
     assert "keeper-lost systemd: " in found["events"][-1]["text"]
     assert not sleepers(lab)
     free = json.loads(lab.dlsched("nodes", "--json"))["nodes"][0]["busy_gpus"]
@@ -253,3 +253,37 @@ def test_a_job_beyond_its_memory_is_out_of_memory(lab: Any) -> None:
     job = lab.submit(grow, "--mem", "64M", "--no-requeue")
     assert lab.wait(job) != 0
     assert lab.show(job)["state"] == "OUT_OF_MEMORY"
+
+
+def logs(lab: Any, job: int) -> str:
+    """What the user is shown of a job's output, or why not."""
+    return str(lab.as_user("sh", "-c", f"{PROGRAM} logs {job} 2>&1", check=False))
+
+
+def test_an_output_in_a_unit_s_own_tmp_is_shown_while_the_job_runs(lab: Any) -> None:
+    with drop_in(lab, "PrivateTmp=yes"):
+        job = lab.submit("echo in its own tmp; sleep 86398", "-o", "/tmp/own.out")
+        until(lambda: logs(lab, job) == "in its own tmp\n")
+        assert lab.machine.run("test", "-e", "/tmp/own.out", check=False).returncode == 1
+        lab.dlsched("cancel", str(job))
+        lab.wait(job)
+        assert "No such file" in logs(lab, job)
+
+
+def test_logs_of_a_folder_that_became_a_link_to_root_s_process_show_nothing(lab: Any) -> None:
+    secret = "what only root may read"
+    make = "mkdir -p /srv/closed/open && cd /srv/closed/open && chmod 755 . && chmod 700 .."
+    begin = f"{make} && echo {secret} >out"
+    lab.machine.run("systemd-run", "--unit=stays", "sh", "-c", f"{begin} && exec sleep 86397")
+    until(
+        lambda: "sleep" in lab.machine.run("ps", "-o", "comm=", str(lab.main_pid("stays"))).stdout
+    )
+    lab.as_user("mkdir", "swapped")
+    job = lab.submit("echo mine; sleep 86398", "-o", "swapped/out")
+    until(lambda: logs(lab, job) == "mine\n")
+    lab.as_user("mv", "swapped", "before")
+    lab.as_user("ln", "-s", f"/proc/{lab.main_pid('stays')}/cwd", "swapped")
+    said = logs(lab, job)
+    lab.machine.run("systemctl", "stop", "stays")
+    assert secret not in said
+    assert "cannot open" in said

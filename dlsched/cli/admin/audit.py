@@ -45,13 +45,13 @@ def audit_command(
     from dlsched.cli.output.terminal import terminal  # noqa: PLC0415
     from dlsched.cli.output.times import column_text, moment_or_ago, utc_text  # noqa: PLC0415
     from dlsched.client.submission.texts import whole_number  # noqa: PLC0415
-    from dlsched.core.cluster.host_lists import expand  # noqa: PLC0415
+    from dlsched.core.cluster.host_lists import node_names  # noqa: PLC0415
     from dlsched.rpc.v1.control_pb2 import AuditRequest  # noqa: PLC0415
 
     request = AuditRequest(
         actors=words_of("--user", actors),
         kinds=words_of("--kind", kinds),
-        nodes=[name for word in nodes or () for name in expand("--nodelist", word)],
+        nodes=node_names("--nodelist", nodes or ()),
         jobs=[whole_number("--job", word, least=1, most=2**62) for word in words_of("--job", jobs)],
         since=None if since is None else moment_or_ago("--since", since),
         until=None if until is None else moment_or_ago("--until", until),

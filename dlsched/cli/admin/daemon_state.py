@@ -43,6 +43,8 @@ def status_command(
     )
     for problem in found.problems:
         typer.echo(f"problem   {shown(problem)}")
+    for alarm in found.past:
+        typer.echo(f"over      {shown(alarm)}")
     for key, value in _lines(found):
         typer.echo(f"{key:<8}  {shown(value)}")
 
@@ -109,14 +111,14 @@ def node_down_command(
 ) -> None:
     """Confirm that a silent node is down, so that its jobs may start elsewhere. Operators only."""
     from dlsched.client.submission.texts import check_text  # noqa: PLC0415
-    from dlsched.core.cluster.host_lists import expand  # noqa: PLC0415
+    from dlsched.core.cluster.host_lists import node_names  # noqa: PLC0415
 
     if not confirmed:
         raise BadInput(
             "--confirmed is needed: if the node still runs its jobs, they will run twice"
         )
     check_text("--reason", reason, empty=True)
-    names = [name for word in hosts for name in expand("node", word)]
+    names = node_names("node", hosts)
     with daemon.client() as cluster:
         report(cluster.set_nodes("down", names, reason=reason), "declared down", kind="node")
 
@@ -166,6 +168,7 @@ def _status(found: StatusReply) -> dict[str, Any]:
         "standby": found.standby,
         "standbys": list(found.standbys),
         "problems": list(found.problems),
+        "past": list(found.past),
         "parts": dict(sorted(found.parts.items())),
         "round": found.round or None,
         "round_s": round(found.round_s, 6) if found.round else None,

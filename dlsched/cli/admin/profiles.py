@@ -114,8 +114,7 @@ def export_command(
     import csv  # noqa: PLC0415
     import io  # noqa: PLC0415
 
-    from dlsched.cli.output.csv_cells import plain_cell  # noqa: PLC0415
-    from dlsched.cli.output.file_output import save  # noqa: PLC0415
+    from dlsched.cli.output.file_output import plain_cell, save  # noqa: PLC0415
 
     with daemon.client() as cluster:
         found = cluster.speeds(only.model, only.batch_size, only.gpu_type)

@@ -6,41 +6,39 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dlsched.cli.admin.tenants import NameArgument, options_of
 from dlsched.cli.daemon_options import DaemonOptions
 from dlsched.cli.option_groups import option, typed
 from dlsched.cli.output.output_options import AsJson, ColourOption
 from dlsched.cli.typer_commands import CommandGroup
 from dlsched.core.errors import BadInput
 from dlsched.record import Record
+from dlsched.tenants.field import Row, rows_of
+from dlsched.tenants.fields import Reservation
 
 if TYPE_CHECKING:
     from dlsched.cli.output.listing import Column
     from dlsched.rpc.v1.control_pb2 import Tenant, TenantReservation
 
 SCHEMA = "dlsched.reservations/1"
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, _ . @ -")]
 reserve_app = CommandGroup("Reservations: nodes that are kept for some jobs, or for maintenance.")
 
 
-class ReservationOptions(Record):
-    """What a reservation says."""
+class ReservedTimes(Record):
+    """Which nodes a reservation keeps, and when."""
 
     name: NameArgument
     nodes: Annotated[str, option("--nodes -w HOSTS", "Which nodes: n[1-4].")]
     start: str = typed("--start -S TIME", "now+2hours, 16:00, 2026-11-21T06:25.", default="now")
     duration: str | None = typed("--duration -d TIME", "90 (minutes), 2h, 1-12.")
     end: str | None = typed("--end -E TIME", "In place of --duration.")
-    users: str | None = typed("--users -u NAME,…", "Only these users may use it.")
-    accounts: str | None = typed("--accounts -A NAME,…", "Only these accounts may use it.")
-    maintenance: bool = typed("--maintenance", "For no job at all.", default=False)
-    reason: str | None = typed("--reason TEXT", "Shown with the nodes.")
-    ignore_jobs: bool = typed(
-        "--ignore-jobs", "Although running jobs may run into it.", default=False
-    )
 
 
-@reserve_app.command("create", help="Keep nodes for a time. Operators only.")
-def create_command(options: ReservationOptions, daemon: DaemonOptions) -> None:
+IgnoreJobs = Annotated[bool, option("--ignore-jobs", "Although running jobs may run into it.")]
+ReservationOptions: Any = options_of("reservation", ReservedTimes)
+
+
+def create_command(options: Any, ignore_jobs: IgnoreJobs = False, *, daemon: DaemonOptions) -> None:
     """Create a reservation and print it."""
     from dlsched.cli.output.terminal import shown  # noqa: PLC0415
     from dlsched.rpc.v1.control_pb2 import Tenant  # noqa: PLC0415
@@ -48,13 +46,15 @@ def create_command(options: ReservationOptions, daemon: DaemonOptions) -> None:
     tenant = Tenant()
     fields = fill(tenant.reservation, options)
     with daemon.client() as cluster:
-        for line in cluster.set_tenant(
-            tenant, fields, create=True, ignore_jobs=options.ignore_jobs
-        ):
+        for line in cluster.set_tenant(tenant, fields, create=True, ignore_jobs=ignore_jobs):
             typer.echo(shown(line))
 
 
-def fill(message: TenantReservation, options: ReservationOptions) -> list[str]:
+create_command.__annotations__["options"] = ReservationOptions
+reserve_app.command("create", help="Keep nodes for a time. Operators only.")(create_command)
+
+
+def fill(message: TenantReservation, options: Any) -> list[str]:
     """Put in what the options say; returns the fields that were set."""
     from datetime import datetime  # noqa: PLC0415
 
@@ -74,17 +74,17 @@ def fill(message: TenantReservation, options: ReservationOptions) -> list[str]:
         message.end_at = moment("--end", options.end, now=now)
     else:
         message.end_at = message.start_at + duration("--duration", options.duration or "")
-    fields = ["nodes", "start_at", "end_at", "maintenance"]
-    message.maintenance = options.maintenance
-    if options.reason is not None:
-        message.reason = check_text("--reason", options.reason)
-        fields.append("reason")
-    for name in ("users", "accounts"):
-        text = getattr(options, name)
-        if text is not None:
-            names = [each.strip() for each in text.split(",") if each.strip()]
-            getattr(message, name).extend(names)
-            fields.append(name)
+    fields = ["nodes", "start_at", "end_at"]
+    for name, row in rows_of(Reservation).items():
+        value = getattr(options, name, None)
+        if name in fields or value is None:
+            continue
+        fields.append(name)
+        if row.form == "names":
+            getattr(message, name).extend(each.strip() for each in value.split(",") if each.strip())
+        else:
+            is_text = isinstance(value, str)
+            setattr(message, name, check_text(row.words.split()[0], value) if is_text else value)
     return fields
 
 
@@ -129,22 +129,26 @@ def state_of(reservation: TenantReservation) -> str:
 
 
 def _object(tenant: Tenant) -> dict[str, Any]:
-    from dlsched.cli.output.times import utc_text  # noqa: PLC0415
-
     each = tenant.reservation
+    said = {name: _shown(row, getattr(each, name)) for name, row in rows_of(Reservation).items()}
     return {
         "name": each.name,
         "state": state_of(each),
-        "nodes": each.nodes,
-        "start_at": utc_text(each.start_at),
-        "end_at": utc_text(each.end_at),
-        "users": list(each.users),
-        "accounts": list(each.accounts),
-        "maintenance": each.maintenance,
-        "reason": each.reason or None,
+        **said,
         "jobs_now": tenant.jobs_now,
         "set_by": tenant.set_by or None,
     }
+
+
+def _shown(row: Row, value: Any) -> Any:
+    """A field's value in JSON."""
+    from dlsched.cli.output.times import utc_text  # noqa: PLC0415
+
+    if row.form == "moment":
+        return utc_text(value)
+    if row.form == "names":
+        return list(value)
+    return (value or None) if row.form == "text" else value
 
 
 def _columns() -> list[Column[Tenant]]:

@@ -71,14 +71,14 @@ operators = ["root"]
 """
 
 
-def agent_toml(*, name: str, daemon: str, tls: str) -> str:
+def agent_toml(*, name: str, daemon: str, listen: str, tls: str) -> str:
     """Return the configuration of a node's agent."""
     return f"""\
 # dlsched agent --config THIS FILE. An unknown key is refused.
 
 name = {_quoted(name)}
 daemon = [{_quoted(daemon)}]
-listen = "0.0.0.0:{ports.AGENT}"
+listen = {_quoted(listen)}
 # How the daemon and other nodes reach this agent; default: this machine's name.
 # address = "{name}.example.org:{ports.AGENT}"
 # state_dir = "/var/lib/dlsched/agent"

@@ -13,72 +13,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dlsched.cli.daemon_options import DaemonOptions
-from dlsched.cli.option_groups import option, typed
+from dlsched.cli.option_groups import typed
 from dlsched.cli.output.output_options import AsJson, ColourOption
 from dlsched.cli.typer_commands import CommandGroup
 from dlsched.core.errors import BadInput
-from dlsched.record import Record
+from dlsched.record import Record, field_names
+from dlsched.tenants.field import Row, rows_of
+from dlsched.tenants.fields import KINDS
 
 if TYPE_CHECKING:
     from dlsched.cli.output.listing import Column
     from dlsched.rpc.v1.control_pb2 import Tenant
 
 SCHEMA = "dlsched.tenants/1"
-Text = str | None
 NONE = ("", "none")
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, _ . @ -")]
-ParentOption = Annotated[Text, option("--parent NAME", "The one above it.")]
-GpusOption = Annotated[Text, option("--gpus -G N", "GPUs at the same time.")]
-VcOption = Annotated[Text, option("--vc NAME", "Virtual cluster of the jobs.")]
 
 
-# -- what can be set, by kind: a field here is a field of the request's message --------------------
-
-
-class UserOptions(Record):
-    """What can be set for a user."""
+class TenantName(Record):
+    """The tenant that is meant."""
 
     name: NameArgument
-    account: Text = typed("--account -A NAME", "Account of jobs that name none.")
-    vc: VcOption = None
-    accounts: Text = typed("--accounts NAME,…", "Further accounts of the user.")
-
-
-class AccountOptions(Record):
-    """What can be set for an account."""
-
-    name: NameArgument
-    parent: ParentOption = None
-    weight: Text = typed("--weight X", "Share among its siblings. [default: 1]")
-    vc: VcOption = None
-
-
-class VcOptions(Record):
-    """What can be set for a virtual cluster."""
-
-    name: NameArgument
-    gpus: GpusOption = None
-    nodes: Text = typed("--nodes -w HOSTS", "Nodes of its own: n[1-4].")
-    guaranteed: Text = typed("--guaranteed N", "GPUs guaranteed. [default: all]")
-    borrow: bool | None = typed("--borrow/--no-borrow", "May use GPUs that others leave idle.")
-    parent: ParentOption = None
-
-
-class ClassOptions(Record):
-    """What can be set for a priority class."""
-
-    name: NameArgument
-    priority: Text = typed("--priority X", "Its part of the order; larger is earlier. [default: 0]")
-    preempts: Text = typed("--preempts NAME,…", "Classes whose running jobs give way to its jobs.")
-    grace_s: Text = typed("--grace TIME", "What its jobs get to stop: 120 (seconds), 2m.")
-    max_time_s: Text = typed("--max-time TIME", "Longest time limit of a job: 90 (minutes), 2h.")
-    gpus: GpusOption = None
-    gpus_per_user: Text = typed("--gpus-per-user N", "GPUs of each user in it at the same time.")
-    jobs: Text = typed("--jobs N", "Jobs that wait or run.")
-    jobs_per_user: Text = typed("--jobs-per-user N", "Jobs of each user that wait or run.")
-    users: Text = typed("--users NAME,…", "Only these users may use it.")
-    accounts: Text = typed("--accounts NAME,…", "Only these accounts may use it.")
-    is_default: bool | None = typed("--default/--no-default", "Of jobs that name no class.")
 
 
 class QuotaName(Record):
@@ -88,13 +43,14 @@ class QuotaName(Record):
     name: Annotated[str, typer.Argument(metavar="NAME", help="For users also '*': each user.")]
 
 
-class QuotaOptions(QuotaName):
-    """What can be set for a quota."""
-
-    gpus: GpusOption = None
-    jobs: Text = typed("--jobs N", "Jobs that wait or run.")
-    gpu_hours: Text = typed("--gpu-hours X", "GPU-hours in the window.")
-    window_s: Text = typed("--window TIME", "Length of the window. [default: 30d]")
+def options_of(kind: str, named: type[Record]) -> type[Record]:
+    """What can be set for a kind of tenant: a field for each row of its table with an option."""
+    types: dict[str, Any] = {"__annotations__": {}, "__module__": __name__}
+    for name, row in rows_of(KINDS[kind]).items():
+        if row.words and name not in field_names(named):
+            types[name] = typed(row.words, row.help)
+            types["__annotations__"][name] = (bool if row.form == "flag" else str) | None
+    return type(f"{kind.title()}Options", (named,), types)
 
 
 def _whole(word: str, text: str) -> int | None:
@@ -139,14 +95,18 @@ def _names(word: str, text: str) -> list[str]:
     return [each.strip() for each in text.split(",") if each.strip() not in NONE]
 
 
-_PARSERS: dict[str, Callable[[str, str], Any]] = {
-    **dict.fromkeys(("gpus", "guaranteed", "jobs", "gpus_per_user", "jobs_per_user"), _whole),
-    **dict.fromkeys(("weight", "gpu_hours"), _number),
-    **dict.fromkeys(("window_s", "max_time_s"), _duration),
-    **dict.fromkeys(("accounts", "users", "preempts"), _names),
-    "priority": _signed,
-    "grace_s": _seconds,
-}
+def _parsed(row: Row, text: str) -> Any:
+    """The value in a text; None where it takes the value back."""
+    word = row.words.split()[0]
+    if row.form == "whole":
+        return _whole(word, text)
+    if row.form == "number":
+        return (_signed if row.least < 0 else _number)(word, text)
+    if row.form == "seconds":
+        return (_seconds if row.bare == "seconds" else _duration)(word, text)
+    if row.form == "names":
+        return _names(word, text)
+    return "" if text in NONE else text
 
 
 def _set(kind: str, options: Any, daemon: DaemonOptions, *, create: bool) -> None:
@@ -159,6 +119,7 @@ def _set(kind: str, options: Any, daemon: DaemonOptions, *, create: bool) -> Non
     message = getattr(tenant, kind)
     message.SetInParent()
     changed = []
+    rows = rows_of(KINDS[kind])
     for field in fields(options):
         name, value = field.name, getattr(options, field.name)
         if value is None:
@@ -167,12 +128,8 @@ def _set(kind: str, options: Any, daemon: DaemonOptions, *, create: bool) -> Non
             check_text(name, value, longest=64)
         else:
             changed.append(name)
-        if isinstance(value, str):
-            parse = _PARSERS.get(name)
-            if parse is not None:
-                value = parse(f"--{name.removesuffix('_s').replace('_', '-')}", value)
-            elif value in NONE:
-                value = ""
+            if isinstance(value, str):
+                value = _parsed(rows[name], value)
         if isinstance(value, list):
             getattr(message, name).extend(value)
         elif value is not None:
@@ -210,9 +167,10 @@ def _list(kind: str, as_json: bool, colour: str, daemon: DaemonOptions) -> None:
 # -- the commands ----------------------------------------------------------------------------------
 
 
-def _group(kind: str, table: type[Any], help_: str, one: str) -> typer.Typer:
+def _group(kind: str, help_: str, one: str) -> typer.Typer:
     """Return the commands list, add, set and remove of a kind of tenant; `one` has its article."""
     app = CommandGroup(help_)
+    table = options_of(kind, QuotaName if kind == "quota" else TenantName)
 
     @app.command("list", help=f"{help_.partition(':')[0].rstrip('.')}, and what each uses now.")
     def list_command(
@@ -246,26 +204,14 @@ def _group(kind: str, table: type[Any], help_: str, one: str) -> typer.Typer:
     return app
 
 
-user_app = _group("user", UserOptions, "Users: their account and virtual cluster.", "a user")
-account_app = _group("account", AccountOptions, "Accounts: groups of users.", "an account")
-vc_app = _group("vc", VcOptions, "Virtual clusters: guarantees and ceilings.", "a virtual cluster")
-class_app = _group(
-    "class", ClassOptions, "Priority classes: order, limits, preemption.", "a priority class"
-)
-quota_app = _group(
-    "quota", QuotaOptions, "Quotas: limits of users, accounts and virtual clusters.", "a quota"
-)
+user_app = _group("user", "Users: their account and virtual cluster.", "a user")
+account_app = _group("account", "Accounts: groups of users.", "an account")
+vc_app = _group("vc", "Virtual clusters: guarantees and ceilings.", "a virtual cluster")
+class_app = _group("class", "Priority classes: order, limits, preemption.", "a priority class")
+quota_app = _group("quota", "Quotas: limits of users, accounts and virtual clusters.", "a quota")
 
 
 # -- what lists show -------------------------------------------------------------------------------
-
-_FIELDS = {
-    "user": ("name", "account", "vc", "accounts"),
-    "account": ("name", "parent", "weight", "vc", "users"),
-    "vc": ("name", "gpus", "nodes", "guaranteed", "borrow", "parent"),
-    "class": tuple(field.name for field in fields(ClassOptions)),
-    "quota": ("kind", "name", "gpus", "jobs", "gpu_hours", "window_s"),
-}
 
 
 def _value(message: Any, name: str) -> Any:
@@ -283,7 +229,7 @@ def _object(kind: str, tenant: Tenant) -> dict[str, Any]:
 
     message = getattr(tenant, kind)
     return {
-        **{name: _value(message, name) for name in _FIELDS[kind]},
+        **{each.name: _value(message, each.name) for each in fields(KINDS[kind])},
         "gpus_now": tenant.gpus_now,
         "gpu_parts_now": tenant.gpu_parts_now,
         "jobs_now": tenant.jobs_now,
@@ -297,16 +243,14 @@ def _object(kind: str, tenant: Tenant) -> dict[str, Any]:
 def _columns(kind: str) -> list[Column[Tenant]]:
     from dlsched.cli.output.listing import Column  # noqa: PLC0415
 
+    rows = rows_of(KINDS[kind])
+
     def field(name: str) -> Column[Tenant]:
         def text(each: Tenant) -> str:
             return _shown(name, _value(getattr(each, kind), name))
 
-        words = (
-            *("kind", "name", "account", "accounts", "parent", "vc", "users", "nodes"),
-            *("preempts", "is_default"),
-        )
         title = name.removesuffix("_s").removeprefix("is_").replace("_", " ").upper()
-        return Column(name, title, "", text, right=name not in words)
+        return Column(name, title, "", text, right=name in rows and rows[name].is_number)
 
     def now(name: str, title: str) -> Column[Tenant]:
         return Column(name, title, "", lambda each: str(getattr(each, name)), right=True)
@@ -319,7 +263,7 @@ def _columns(kind: str) -> list[Column[Tenant]]:
 
     used = [Column("gpu_hours_now", "HOURS USED", "", hours, right=True)]
     return [
-        *(field(name) for name in _FIELDS[kind]),
+        *(field(each.name) for each in fields(KINDS[kind])),
         Column("gpus_now", "GPUS NOW", "", gpus, right=True),
         now("jobs_now", "JOBS NOW"),
         *(used if kind == "quota" else ()),

@@ -66,30 +66,33 @@ def init_command(
         operator_toml,
     )
     from dlsched.rpc.certificate_folder import CertificateFolder, write_file  # noqa: PLC0415
-    from dlsched.rpc.endpoint import parse_endpoint  # noqa: PLC0415
+    from dlsched.rpc.endpoint import endpoint_at, parse_endpoint  # noqa: PLC0415
     from dlsched.rpc.identity import DAEMON, Role  # noqa: PLC0415
 
     here, now = Path(os.path.abspath(folder)), time.time()
     roles = [DAEMON, *(Role("node", name) for name in _expanded(node)), *_operators(operator)]
     parse_endpoint(f"unix:{socket_path}")
-    host = daemon or socket.gethostname()
-    target = str(parse_endpoint(f"{host}:{port}"))
+    reached = endpoint_at(daemon or socket.gethostname(), port)
+    target = str(reached)
+    every = "[::]" if ":" in reached.host else "0.0.0.0"  # `[::]` takes IPv4 too
     _check_new(here)
     made = CertificateFolder(here)
     try:
         made.create(cluster, now=now)
         for role in roles:
-            made.issue(role, [host] if role == DAEMON else [], now=now)
+            made.issue(role, [reached.host] if role == DAEMON else [], now=now)
             home = made.home(role)
             tls = f"{home}/tls" if in_place or role.kind == "operator" else f"{ETC}/tls"
             if role == DAEMON:
-                listen = [f"unix:{socket_path}", f"0.0.0.0:{port}"]
+                listen = [f"unix:{socket_path}", f"{every}:{port}"]
                 text = daemon_toml(
                     cluster=cluster, database=database, listen=listen, tls=f"{here}/tls"
                 )
                 write_file(home / "dlsched.toml", text.encode(), mode=0o600)
             elif role.kind == "node":
-                text = agent_toml(name=role.name, daemon=target, tls=tls)
+                text = agent_toml(
+                    name=role.name, daemon=target, listen=f"{every}:{ports.AGENT}", tls=tls
+                )
                 write_file(home / "agent.toml", text.encode(), mode=0o600)
             else:
                 text = operator_toml(daemon=target, tls=tls)
@@ -105,9 +108,9 @@ def init_command(
 
 
 def _expanded(hosts: list[str] | None) -> list[str]:
-    from dlsched.core.cluster.host_lists import expand  # noqa: PLC0415
+    from dlsched.core.cluster.host_lists import node_names  # noqa: PLC0415
 
-    names = [name for word in hosts or [] for name in expand("--node", word)]
+    names = [name for word in hosts or [] for name in node_names("--node", [word])]
     for name in names:
         if names.count(name) > 1:
             raise BadInput(f"--node: {name} is named twice")
@@ -179,7 +182,8 @@ def _role(text: str) -> Role:
     from dlsched.rpc.identity import SCHEME, Role  # noqa: PLC0415
 
     try:
-        return Role.parse(SCHEME + text.removeprefix(SCHEME))
+        plain = text.removeprefix(SCHEME)
+        return Role.parse(SCHEME + (plain.lower() if plain.startswith("node/") else plain))
     except BadInput as error:
         if "/" in text and "is not a role" not in str(error):
             raise

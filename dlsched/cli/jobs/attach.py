@@ -41,7 +41,7 @@ def attach_command(
     with daemon.client() as cluster:
         number = one_job(cluster, job)
         attachment = cluster.attachment(
-            number, argv=words or (), node=node, fresh=fresh, told=told("dlsched")
+            number, argv=words or (), node=node.lower(), fresh=fresh, told=told("dlsched")
         )
         raise SystemExit(exit_code(attachment.run(), number))
 

@@ -40,7 +40,7 @@ def forward_command(
     port, local = _ports(ports)
     with daemon.client() as cluster:
         number = one_job(cluster, job)
-        forwarding = cluster.forwarding(number, port, node=node)
+        forwarding = cluster.forwarding(number, port, node=node.lower())
         where = forwarding.check()
         try:
             at = forwarding.listen(local)

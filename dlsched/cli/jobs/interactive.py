@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dlsched.cli.jobs.attach import exit_code, say, told
-from dlsched.core.cluster.host_lists import fold
 from dlsched.core.errors import BadInput
+from dlsched.host_lists import fold
 
 if TYPE_CHECKING:
     from dlsched.client.daemon_client import Client

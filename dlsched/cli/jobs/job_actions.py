@@ -11,6 +11,7 @@ from typing import Annotated
 from dlsched.cli.daemon_options import DaemonOptions, report
 from dlsched.cli.jobs.job_filter import FilterOptions, IdsArgument, MaybeIds, ids_of, job_filter
 from dlsched.cli.option_groups import option
+from dlsched.cli.own_stop import outlive_own_stop
 from dlsched.core.errors import BadInput
 
 ReasonOption = Annotated[str, option("--reason TEXT", "Kept with the job.")]
@@ -47,6 +48,7 @@ def cancel_command(
     chosen = job_filter(jobs, options, states=states)
     action = "signal" if number else "cancel"
     done = "signalled" if number else "cancelled"
+    outlive_own_stop()
     with daemon.client() as cluster:
         if not jobs and not yes and sys.stdin.isatty() and sys.stdout.isatty():
             count = len(cluster.act(action, chosen, signal=number, only_count=True).done)
@@ -111,6 +113,7 @@ def _act(
     check_text("--reason", reason, empty=True)
     ids_of(jobs)
     chosen = job_filter(jobs)
+    outlive_own_stop()
     with daemon.client() as cluster:
         report(cluster.act(action, chosen, reason=reason, fresh=fresh), done)
 

@@ -13,7 +13,7 @@ from dlsched.cli.output.times import clock_text, column_text
 from dlsched.client.job_records import Folded, Job, Queue, shown_id
 from dlsched.client.listed_jobs import ListedJobs
 from dlsched.client.submission.durations import duration_text
-from dlsched.core.cluster.host_lists import fold
+from dlsched.host_lists import fold
 from dlsched.record import Record
 from dlsched.rpc.columns import Column as Values
 from dlsched.rpc.columns import combined
@@ -163,10 +163,10 @@ def _gpus(gang: Sequence[int], gpus: int) -> str:
 
 
 def _indices(gpu_indices: Mapping[str, Sequence[int]]) -> str:
-    from dlsched.client.submission.task_sets import fold_tasks  # noqa: PLC0415
+    from dlsched.jobs.task_sets import fold_tasks  # noqa: PLC0415
 
     pairs = gpu_indices.items()
-    return ",".join(f"{node}[{fold_tasks(gpus)}]" for node, gpus in pairs) or "-"
+    return ",".join(f"{node}[{fold_tasks(gpus, steps=True)}]" for node, gpus in pairs) or "-"
 
 
 def _span(seconds: float | None) -> str:

@@ -97,11 +97,11 @@ def job_filter(
     """
     from dlsched.client.job_ids import job_names  # noqa: PLC0415
     from dlsched.client.submission.texts import check_text  # noqa: PLC0415
-    from dlsched.core.cluster.host_lists import expand  # noqa: PLC0415
+    from dlsched.core.cluster.host_lists import node_names  # noqa: PLC0415
 
     given = options or FilterOptions()
     ids = job_names(jobs or ())
-    hosts = [name for word in given.nodes or () for name in expand("--nodelist", word)]
+    hosts = node_names("--nodelist", given.nodes or ())
     wanted_states = states_of(states)
     for what, words in (
         ("--user", given.users),

@@ -11,7 +11,7 @@ from dlsched.cli.option_groups import option
 from dlsched.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from dlsched.client.daemon_client import Client
 
@@ -30,13 +30,16 @@ def logs_command(
         str, option("--node NAME", "The file on this node. [default: the rank's, else the first]")
     ] = "",
     stderr: Annotated[bool, option("--stderr", "Standard error, if -e gave it a file.")] = False,
+    raw: Annotated[
+        bool, option("--raw", "Colours and other control sequences as they are, on a terminal too.")
+    ] = False,
     *,
     daemon: DaemonOptions,
 ) -> None:
     """Show a job's output, from any machine."""
     with daemon.client() as cluster:
         number = one_job(cluster, job)
-        wanted: dict[str, Any] = {"run": run, "rank": rank, "node": node, "error": stderr}
+        wanted: dict[str, Any] = {"run": run, "rank": rank, "node": node.lower(), "error": stderr}
         wanted["tail_lines"] = lines
         chunks = (
             cluster.follow(number, on_lost=_say_lost, **wanted)
@@ -44,7 +47,7 @@ def logs_command(
             else cluster.logs(number, **wanted)
         )
         try:
-            _print(chunks)
+            _print(chunks if raw or not sys.stdout.isatty() else visible(chunks))
         except KeyboardInterrupt:
             raise SystemExit(_INTERRUPTED) from None
 
@@ -63,6 +66,24 @@ def follow_to_the_end(cluster: Client, job: int) -> None:
     except KeyboardInterrupt:
         print(f"dlsched: no longer following; job {job} continues", file=sys.stderr)
         raise SystemExit(_INTERRUPTED) from None
+
+
+def visible(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Write control sequences of an output as text, for a terminal, which would act upon them.
+
+    Line breaks, tabs and the carriage returns of progress bars stay. Bytes that are not UTF-8 are
+    written as numbers: some terminals act upon them too.
+    """
+    from codecs import getincrementaldecoder  # noqa: PLC0415  # only for terminals
+    from itertools import chain  # noqa: PLC0415
+
+    from dlsched.cli.output.terminal import shown  # noqa: PLC0415
+
+    decoder = getincrementaldecoder("utf-8")("backslashreplace")
+    encoding = sys.stdout.encoding or "utf-8"
+    for chunk in chain(chunks, [b""]):
+        text = decoder.decode(chunk, final=not chunk)
+        yield shown(text, kept="\n\t\r").encode(encoding, "backslashreplace")
 
 
 def _say_lost(why: str) -> None:
@@ -97,7 +118,7 @@ def _element(cluster: Client, array: int, task: int) -> int:
 
 
 def _print(chunks: Iterable[bytes]) -> None:
-    """Print bytes unchanged, as `cat` does: it is the user's own output."""
+    """Print bytes unchanged, as `cat` does."""
     out = sys.stdout.buffer
     for chunk in chunks:
         out.write(chunk)

@@ -310,7 +310,7 @@ def _training_lines(training: Training) -> Iterator[tuple[str, str]]:
 def _run_line(run: Run) -> str:
     from dlsched.cli.output.times import local_text  # noqa: PLC0415
     from dlsched.client.submission.durations import duration_text  # noqa: PLC0415
-    from dlsched.core.cluster.host_lists import fold  # noqa: PLC0415
+    from dlsched.host_lists import fold  # noqa: PLC0415
 
     where = f"{plural(run.gpus, 'GPU')} on {fold(run.nodes)}" if run.nodes else "-"
     parts = [f"{run.run}: {local_text(run.started_at)}", where]

@@ -14,6 +14,7 @@ from dlsched.cli.daemon_options import DaemonOptions
 from dlsched.cli.jobs.job_options import job_options, layer_of
 from dlsched.cli.jobs.services import as_leader
 from dlsched.cli.option_groups import argument, option
+from dlsched.cli.output.closed_output import told_jobs
 from dlsched.cli.output.output_options import AsJson
 from dlsched.core.errors import BadInput
 from dlsched.jobs.fields import OPTIONS
@@ -118,7 +119,8 @@ def submit_command(
             found, test_only=test_only, require_sla=require_sla, request_id=request_id
         )
         if as_json:
-            print_object(reply, found)
+            with told_jobs(each.job for each in reply.jobs):
+                print_object(reply, found)
         elif reply.declined:
             print_declined(reply, many=len(found) > 1)
         elif test_only:
@@ -172,6 +174,7 @@ def one_job(
     wrap: str | None = None,
     is_command: bool = False,
     ignore_unknown: bool = False,
+    truncates: bool = False,
 ) -> Submission:
     """Return what is to be submitted.
 
@@ -181,6 +184,7 @@ def one_job(
         wrap: a line for the shell, in place of `words`.
         is_command: `words` are a command, not a script.
         ignore_unknown: leave directives out that are not known.
+        truncates: its output files begin anew where no `--open-mode` is given.
 
     Raises:
         BadInput: an option is malformed, or the script cannot be read.
@@ -198,14 +202,22 @@ def one_job(
         name = os.path.basename(layer["tasks"])
         return composed(layer, Command(argv=(COMMAND,), name=name), caller)
     if wrap is not None:
-        return composed(layer, Command(script=wrapped(wrap), name="wrap", is_line=True), caller)
+        line = wrapped(wrap)
+        command = Command(script=line, name="wrap", is_line=True, truncates=truncates)
+        return composed(layer, command, caller)
     if is_command:
         name = os.path.basename(words[0]) or "command"
         return composed(layer, Command(argv=tuple(words), name=name), caller)
     path = words[0]
     script = sys.stdin.buffer.read() if path == "-" else read_file(path)
     told = "stdin" if path == "-" else path
-    command = Command(argv=tuple(words[1:]), script=script, name=os.path.basename(told), path=told)
+    command = Command(
+        argv=tuple(words[1:]),
+        script=script,
+        name=os.path.basename(told),
+        path=told,
+        truncates=truncates,
+    )
     return composed(layer, command, caller, told=told, ignore_unknown=ignore_unknown)
 
 

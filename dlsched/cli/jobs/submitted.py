@@ -37,6 +37,7 @@ def print_jobs(reply: SubmitReply, *, parsable: bool, names: Sequence[str] | Non
         parsable: for programs.
         names: of the jobs of a graph; each follows its id.
     """
+    from dlsched.cli.output.closed_output import told_jobs  # noqa: PLC0415
     from dlsched.cli.output.terminal import shown  # noqa: PLC0415
 
     print_warnings(reply)
@@ -47,8 +48,8 @@ def print_jobs(reply: SubmitReply, *, parsable: bool, names: Sequence[str] | Non
         lines = ids
     else:
         lines = [f"Submitted job {job}" for job in ids]
-    print("\n".join(lines))
-    sys.stdout.flush()
+    with told_jobs(job.job for job in reply.jobs):
+        print("\n".join(lines))
 
 
 def print_late_deadlines(reply: SubmitReply) -> None:

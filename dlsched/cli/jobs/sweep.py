@@ -100,7 +100,7 @@ def _print_csv(found: Sweep, jobs: list[SweptJob]) -> None:
     """Print a row for each job: its parameters, its state, and its newest values."""
     import csv  # noqa: PLC0415
 
-    from dlsched.cli.output.csv_cells import plain_cell  # noqa: PLC0415
+    from dlsched.cli.output.file_output import plain_cell  # noqa: PLC0415
 
     names = sorted({name for job in jobs for name in (*job.metrics, *job.not_finite)})
     table = csv.writer(sys.stdout, lineterminator="\n")

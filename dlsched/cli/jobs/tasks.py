@@ -111,7 +111,7 @@ def _columns() -> list[Any]:
 def _print_csv(tasks: Iterator[TaskView]) -> None:
     import csv  # noqa: PLC0415
 
-    from dlsched.cli.output.csv_cells import plain_cell  # noqa: PLC0415
+    from dlsched.cli.output.file_output import plain_cell  # noqa: PLC0415
 
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(["task", "state", "code", "signal", "node", "ran_s", "line"])

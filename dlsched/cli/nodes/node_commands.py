@@ -114,9 +114,9 @@ def resume_node_command(hosts: Hosts, *, daemon: DaemonOptions) -> None:
 
 
 def _names(hosts: list[str]) -> list[str]:
-    from dlsched.core.cluster.host_lists import expand  # noqa: PLC0415
+    from dlsched.core.cluster.host_lists import node_names  # noqa: PLC0415
 
-    return list(dict.fromkeys(name for word in hosts for name in expand("node", word)))
+    return node_names("node", hosts)
 
 
 def _held(cluster: Client, names: list[str]) -> Iterator[str]:

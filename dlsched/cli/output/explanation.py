@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from dlsched.core.sums import ordered_sum
+
 ESTIMATED = "estimate "  # before the names of the terms of a prediction
 BASE = ESTIMATED + "base"
 
@@ -21,7 +23,7 @@ def explanation_lines(numbers: Mapping[str, float]) -> Iterator[str]:
         rows.append(("base", f"{numbers[BASE]:,.1f}"))
         largest_first = sorted(terms.items(), key=lambda term: -abs(term[1]))
         rows += [(name, f"{value:+,.1f}") for name, value in largest_first]
-        rows.append(("predicted seconds", f"{numbers[BASE] + sum(terms.values()):,.1f}"))
+        rows.append(("predicted seconds", f"{numbers[BASE] + ordered_sum(terms.values()):,.1f}"))
     rows += [(name.replace("_", " "), f"{value:,.1f}") for name, value in rest.items()]
     width = max((len(name) for name, _ in rows), default=0)
     right = max((len(value) for _, value in rows), default=0)

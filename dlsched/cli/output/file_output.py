@@ -1,4 +1,4 @@
-"""Files that commands write: whole or not at all."""
+"""Files that commands write: whole or not at all; and cells that no program computes."""
 
 from __future__ import annotations
 
@@ -30,3 +30,20 @@ def save(chunks: Iterable[bytes], target: str) -> int:
             return sum(map(file.write, chunks))
     except OSError as error:
         raise DlschedError(f"{target}: can't be written ({error.strerror or error})") from None
+
+
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def plain_cell(value: object) -> object:
+    """A cell that no program computes: a text that begins like a formula gets an apostrophe.
+
+    Numbers stay as they are, also those that are written as text.
+    """
+    if not isinstance(value, str) or not value.startswith(_FORMULAS):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value

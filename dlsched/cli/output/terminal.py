@@ -78,11 +78,10 @@ def terminal(colour: str = "auto") -> Terminal:
     )
 
 
-def shown(text: str, *, lines: bool = False) -> str:
-    """Return a text with all escaped that a terminal acts upon; `lines` keeps breaks and tabs."""
+def shown(text: str, *, kept: str = "") -> str:
+    """Return a text with all escaped that a terminal acts upon, but what is `kept`."""
     if text.isascii() and text.isprintable():
         return text
-    kept = "\n\t" if lines else ""
     return "".join(
         letter
         if letter in kept or unicodedata.category(letter) not in _UNSAFE

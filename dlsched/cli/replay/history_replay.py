@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from dlsched.cli.jobs.records.history_export import write_history
@@ -20,6 +21,7 @@ from dlsched.daemon.round.round_state import RoundState
 from dlsched.daemon.round.snapshot_builder import take_snapshot
 from dlsched.daemon.settings import Settings
 from dlsched.daemon.tenants import Tenants
+from dlsched.db.reading.queries import After
 from dlsched.db.store import Store
 
 PAGE = 2000
@@ -57,14 +59,7 @@ def open_history(url: str, since: str | None) -> StoredHistory:
     if file != url and not os.path.isfile(file):
         raise BadInput(f"--from-db {url}: no such file")
     with Store.open(url, check=False) as store:
-        jobs: list[Job] = []
-        after = None
-        while True:
-            page = store.history(since=start, after=after, limit=PAGE)
-            jobs += map(job_of, stored_views(page).messages())
-            if len(page) < PAGE:
-                break
-            after = page[-1].after
+        jobs = list(_ended_jobs(store, start))
         cluster = _cluster(store)
     folder = tempfile.TemporaryDirectory(prefix="dlsched-history-")
     history = StoredHistory(folder, cluster)
@@ -74,6 +69,14 @@ def open_history(url: str, since: str | None) -> StoredHistory:
         history.close()
         raise BadInput(f"--from-db {url}: {error}") from None
     return history
+
+
+def _ended_jobs(store: Store, since: float | None) -> Iterator[Job]:
+    """Jobs that have ended, by their end; a page that is short need not be the last."""
+    after: After | None = None
+    while page := store.history(since=since, after=after, limit=PAGE):
+        yield from map(job_of, stored_views(page).messages())
+        after = page[-1].after
 
 
 def _cluster(store: Store) -> Cluster | None:

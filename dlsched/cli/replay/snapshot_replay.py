@@ -17,11 +17,12 @@ from dlsched.cli.replay.call import WITH_SNAPSHOT, ReplayCall, given_beside
 from dlsched.cli.replay.option_values import several
 from dlsched.cli.replay.text_table import TextTable
 from dlsched.core.errors import BadInput, DlschedError, plural
-from dlsched.daemon.round.parts import RoundSettings, live_parts
+from dlsched.daemon.round.parts import RoundSettings, live_parts, options_left_out
 from dlsched.daemon.round.running_on import RunOn, run_on
 from dlsched.daemon.round.snapshot import LiveSnapshot, read_snapshot
 from simulate.report.wording import duration_text
 
+AS_IT_IS = "as it is"
 _STAGES = {
     "policy": "scheduling",
     "placement": "placement",
@@ -50,8 +51,20 @@ def replay_snapshot(call: ReplayCall, file: str) -> int:
     if other is not None:
         raise BadInput(f"{other}: does not go with --snapshot, which has its own jobs and nodes")
     snapshot = read_snapshot(file)
-    runs = [("as it is", run_on(snapshot))]
-    runs += [(name, run_on(snapshot, settings)) for name, settings in _others(call, snapshot)]
+    if snapshot.later.get("gpu_limits", {}).get("holders"):
+        print(
+            f"dlsched: warning: {file} is of an older release: its quotas on GPUs are not kept",
+            file=sys.stderr,
+        )
+    left_out = options_left_out(snapshot.settings)
+    others = list(_others(call, snapshot, left_out))
+    if left_out:
+        why = f"{file}: policy {snapshot.settings.policy} no longer has {', '.join(left_out)}"
+        if not others:
+            raise BadInput(f"{why}: name a policy to go on with (--policy)")
+        print(f"dlsched: warning: {why}: it is not continued as it is", file=sys.stderr)
+    runs = [] if left_out else [(AS_IT_IS, run_on(snapshot))]
+    runs += [(name, run_on(snapshot, settings)) for name, settings in others]
     out = sys.stderr if "-" in (call.jobs_out, call.summary_out) else sys.stdout
     _tell(file, snapshot, runs, out)
     if call.jobs_out is not None:
@@ -62,8 +75,11 @@ def replay_snapshot(call: ReplayCall, file: str) -> int:
     return 0
 
 
-def _others(call: ReplayCall, snapshot: LiveSnapshot) -> Iterator[tuple[str, RoundSettings]]:
-    """Yield other settings, named by what differs from the snapshot's."""
+def _others(
+    call: ReplayCall, snapshot: LiveSnapshot, left_out: Sequence[str]
+) -> Iterator[tuple[str, RoundSettings]]:
+    """Yield other settings, named by what differs from the snapshot's, but without `left_out`."""
+    kept = tuple(each for each in snapshot.settings.options if each not in left_out)
     named = {
         word: several(f"--{word}", getattr(call, word))
         for word in _STAGES
@@ -76,7 +92,7 @@ def _others(call: ReplayCall, snapshot: LiveSnapshot) -> Iterator[tuple[str, Rou
         given = dict(zip(named, values, strict=True))
         parts = dict(snapshot.settings.parts) | {_STAGES[word]: v for word, v in given.items()}
         other = "policy" in given or call.options
-        options = call.options or () if other else snapshot.settings.options
+        options = call.options or () if other else kept
         settings = snapshot.settings.with_policy(parts, tuple(options))
         live_parts(settings, has_quotas=bool(snapshot.quotas))
         chosen.append((" ".join(given.values()) or "other options", settings))
@@ -89,7 +105,7 @@ def _tell(
     first = runs[0][1]
     print(
         f"{file}: round {snapshot.number}, {plural(len(first.jobs), 'job')} "
-        f"({int(first.running.sum())} running) under {first.policy}; "
+        f"({int(first.running.sum())} running) under {snapshot.settings.policy}; "
         "no more jobs are submitted, durations are estimates, and jobs end well",
         file=out,
     )
@@ -101,7 +117,7 @@ def _tell(
             file=out,
         )
     table = TextTable()
-    names = [f"{name} ({run.policy})" if not k else name for k, (name, run) in enumerate(runs)]
+    names = [f"{name} ({run.policy})" if name == AS_IT_IS else name for name, run in runs]
     table.add("policy", names, left=True)
     for key, title in _TITLES.items():
         cells = [_cell(key, each[key]) for each in figures]

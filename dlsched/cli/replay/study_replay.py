@@ -36,7 +36,6 @@ from dlsched.core.cluster.description import Cluster
 from dlsched.core.errors import BadInput, DlschedError
 from simulate.clusters.cluster_files import open_cluster
 from simulate.interference import interference_said
-from simulate.network.flows_of_jobs import check_moves_data, write_flows
 from simulate.results.assumptions import assumed
 from simulate.results.tables import ReplayResult
 from simulate.settings import RunSettings
@@ -53,6 +52,7 @@ from simulate.sweep.isolated import compared
 from simulate.sweep.planning import Plan, Sources, plan
 from simulate.traces.options import ReadOptions
 from simulate.traces.trace import Trace
+from simulate.worlds.network.flows_of_jobs import check_moves_data, write_flows
 
 DEFAULT_MTTR_S = 3600.0
 SHORTEST_MTBF_S = 1.0  # with less, nothing but failures would happen

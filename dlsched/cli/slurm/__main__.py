@@ -7,6 +7,12 @@ import os
 import sys
 from collections.abc import Sequence
 
+from dlsched.cli.output.closed_output import (
+    UNTOLD,
+    give_up_output,
+    open_closed_output,
+    why_untold,
+)
 from dlsched.core.errors import DlschedError
 
 # where each command is; a module is imported when its command is called
@@ -30,12 +36,18 @@ def main(words: Sequence[str]) -> int:
         print(f"one of these: {' '.join(_MODULES)}", file=sys.stderr)
         return 2
     name, *rest = words
+    open_closed_output()
     try:
         code = _run(name, ["--help"] if rest == ["--usage"] else rest)
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        give_up_output()
         return 1
+    except OSError as error:
+        if why := why_untold(error):
+            print(f"{name}: error: standard output: {why}", file=sys.stderr)
+            return UNTOLD
+        raise
     except KeyboardInterrupt:
         return 130
     except DlschedError as error:

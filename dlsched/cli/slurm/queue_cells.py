@@ -14,7 +14,7 @@ from dlsched.client.job_records import Job
 from dlsched.client.records import Detail
 from dlsched.client.submission.durations import duration_text
 from dlsched.client.submission.memory import memory_text
-from dlsched.core.cluster.host_lists import fold
+from dlsched.host_lists import fold
 
 _SLURMS = {"STARTING": "CONFIGURING"}  # where a state has another name there
 _WHY_ENDED = {  # Slurm's words

@@ -33,15 +33,11 @@ def create(words: Sequence[str]) -> int:
     given.setdefault("name", f"{getpass.getuser()}_{int(time.time())}")
     if "nodes" not in given:
         raise BadInput("create reservation: give Nodes=…")
-    options = ReservationOptions(
-        **given,
-        maintenance="MAINT" in flags,
-        ignore_jobs="IGNORE_JOBS" in flags,
-    )
+    options = ReservationOptions(**given, maintenance="MAINT" in flags)
     tenant = Tenant()
     fields = fill(tenant.reservation, options)
     with Client() as cluster:
-        cluster.set_tenant(tenant, fields, create=True, ignore_jobs=options.ignore_jobs)
+        cluster.set_tenant(tenant, fields, create=True, ignore_jobs="IGNORE_JOBS" in flags)
     print(f"Reservation created: {options.name}")
     return 0
 

@@ -16,7 +16,7 @@ from dlsched.cli.slurm.sacct_steps import Line, with_steps
 from dlsched.client.daemon_client import Client
 from dlsched.client.job_records import Job
 from dlsched.client.submission.memory import memory_text
-from dlsched.core.cluster.host_lists import fold
+from dlsched.host_lists import fold
 
 USUAL = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"
 BRIEF = "JobID,State,ExitCode"

@@ -6,8 +6,10 @@ import sys
 from collections.abc import Sequence
 
 from dlsched.cli.jobs.job_filter import FilterOptions, job_filter
+from dlsched.cli.own_stop import outlive_own_stop
 from dlsched.cli.slurm.arguments import Arguments, joined, own_name
 from dlsched.client.daemon_client import Client
+from dlsched.client.job_records import Job
 from dlsched.client.submission.warning_signals import signal_number
 from dlsched.core.errors import BadInput
 
@@ -50,8 +52,18 @@ def scancel(words: Sequence[str]) -> int:
             raise BadInput(f"{word}: a step is not ended by itself; kill the srun that started it")
     number = signal_number("--signal", given.signal[-1]) if given.signal else 0
     chosen = job_filter(given.jobs, options, states=joined(given.state) or None)
+    outlive_own_stop()
     with Client() as cluster:
-        done = cluster.act("signal" if number else "cancel", chosen, signal=number)
-    for subject, why in done.failed:
+        failed = cluster.act("signal" if number else "cancel", chosen, signal=number).failed
+        if failed and not number:  # as in Slurm, a job that is over or unknown is no error
+            alive = _alive(cluster, given.jobs)
+            failed = tuple((subject, why) for subject, why in failed if subject in alive)
+    for subject, why in failed:
         print(f"scancel: error: {subject}: {why}", file=sys.stderr)
-    return 1 if done.failed else 0
+    return 1 if failed else 0
+
+
+def _alive(cluster: Client, jobs: Sequence[str]) -> set[str]:
+    """Which of the jobs wait or run, as failures name them."""
+    rows = cluster.queue(job_filter(jobs, all_users=True), unfold=True).rows()
+    return {f"job {row.shown_id}" for row in rows if isinstance(row, Job)}

@@ -8,8 +8,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 
 from dlsched.core.errors import BadInput, not_known, shorten
-from dlsched.job import hostlist
-from dlsched.job.errors import JobError
 
 _ACTIONS = {
     "requeue": ("requeue",),
@@ -100,15 +98,16 @@ def _show(words: Sequence[str], *, one_line: bool) -> int:
 
 
 def _hostnames(words: Sequence[str]) -> Iterator[str]:
+    from dlsched.core.cluster.host_lists import expand  # noqa: PLC0415
+
     own = os.environ.get("SLURM_JOB_NODELIST") or os.environ.get("DLSCHED_NODELIST", "")
-    try:
-        yield from hostlist.expand(",".join(words) if words else own)
-    except JobError as error:
-        raise BadInput(str(error)) from None
+    text = ",".join(words) if words else own
+    if text:
+        yield from expand("show hostnames", text)
 
 
 def _hostlist(words: Sequence[str]) -> Iterator[str]:
-    from dlsched.core.cluster.host_lists import fold  # noqa: PLC0415
+    from dlsched.host_lists import fold  # noqa: PLC0415
 
     names = [name for word in words for name in word.split(",") if name]
     if not names:
@@ -142,7 +141,7 @@ def _job_lines(detail: object) -> Iterator[str]:
     from dlsched.cli.slurm.sacct import CELLS  # noqa: PLC0415
     from dlsched.cli.slurm.sacct_steps import Line  # noqa: PLC0415
     from dlsched.client.records import Detail  # noqa: PLC0415
-    from dlsched.core.cluster.host_lists import fold  # noqa: PLC0415
+    from dlsched.host_lists import fold  # noqa: PLC0415
 
     assert isinstance(detail, Detail)
     job = detail.job
@@ -217,7 +216,7 @@ def _with_number(user: str | None) -> str:
 
 
 def _hosts(names: object) -> str:
-    from dlsched.core.cluster.host_lists import fold  # noqa: PLC0415
+    from dlsched.host_lists import fold  # noqa: PLC0415
 
     return fold(names) if isinstance(names, list | tuple) and names else "(null)"
 
@@ -226,9 +225,9 @@ def _nodes(words: Sequence[str]) -> Iterator[str]:
     from dlsched.cli.slurm.formats import moment  # noqa: PLC0415
     from dlsched.cli.slurm.sinfo import features, gpus_by_type, gres, long_state  # noqa: PLC0415
     from dlsched.client.daemon_client import Client  # noqa: PLC0415
-    from dlsched.core.cluster.host_lists import expand  # noqa: PLC0415
+    from dlsched.core.cluster.host_lists import node_names  # noqa: PLC0415
 
-    names = [name for word in words for name in expand("node", word.partition("=")[2] or word)]
+    names = node_names("node", (word.partition("=")[2] or word for word in words))
     with Client() as cluster:
         for node in cluster.nodes(names):
             busy = ",".join(f"gpu:{kind}{len(used)}" for kind, _, used in gpus_by_type(node))
@@ -252,7 +251,7 @@ def _nodes(words: Sequence[str]) -> Iterator[str]:
 def _partitions(words: Sequence[str]) -> Iterator[str]:
     from dlsched.client.daemon_client import Client  # noqa: PLC0415
     from dlsched.client.submission.durations import duration_text  # noqa: PLC0415
-    from dlsched.core.cluster.host_lists import fold  # noqa: PLC0415
+    from dlsched.host_lists import fold  # noqa: PLC0415
 
     asked = {word.partition("=")[2] or word for word in words}
     with Client() as cluster:
@@ -288,11 +287,13 @@ def _reservations(words: Sequence[str]) -> Iterator[str]:
 
 def _act(verb: str, words: Sequence[str]) -> int:
     from dlsched.cli.jobs.job_filter import ids_of, job_filter  # noqa: PLC0415
+    from dlsched.cli.own_stop import outlive_own_stop  # noqa: PLC0415
     from dlsched.client.daemon_client import Client  # noqa: PLC0415
 
     ids = [word.partition("=")[2] or word for word in words]
     ids_of(ids)
     chosen = job_filter(ids)
+    outlive_own_stop()
     with Client() as cluster:
         return max(_told(cluster.act(action, chosen).failed) for action in _ACTIONS[verb])
 
@@ -307,7 +308,7 @@ def _update(words: Sequence[str]) -> int:
     from dlsched.cli.jobs.job_filter import job_filter  # noqa: PLC0415
     from dlsched.client.daemon_client import Client  # noqa: PLC0415
     from dlsched.client.submission.changes import changes, wire_dependencies  # noqa: PLC0415
-    from dlsched.core.cluster.host_lists import expand  # noqa: PLC0415
+    from dlsched.core.cluster.host_lists import node_names  # noqa: PLC0415
 
     given: dict[str, str] = {}
     typed: dict[str, str] = {}
@@ -321,7 +322,7 @@ def _update(words: Sequence[str]) -> int:
         if lower not in known:
             raise not_known("update:", name, known.values())
     if "nodename" in given:
-        names = expand("NodeName", given.pop("nodename"))
+        names = node_names("NodeName", [given.pop("nodename")])
         return _update_nodes(names, given)
     if "jobid" not in given:
         raise BadInput("update: give JobId=… or NodeName=…")

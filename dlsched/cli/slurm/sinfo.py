@@ -21,7 +21,8 @@ from dlsched.cli.slurm.formats import (
 from dlsched.client.daemon_client import Client
 from dlsched.client.records import Node
 from dlsched.client.submission.durations import duration_text
-from dlsched.core.cluster.host_lists import expand, fold
+from dlsched.core.cluster.host_lists import node_names
+from dlsched.host_lists import fold
 from dlsched.rpc.v1.control_pb2 import TenantPartition
 
 USUAL = "%P %a %l %D %t %N"
@@ -220,7 +221,7 @@ def sinfo(words: Sequence[str]) -> int:
     """List partitions and nodes."""
     given = _parser().read(words)
     parts = _parts(given)
-    names = [name for word in given.nodes or () for name in expand("--nodes", word)]
+    names = node_names("--nodes", given.nodes or ())
     with Client() as cluster:
         nodes = cluster.nodes(names)
         partitions = [each.partition for each in cluster.tenants("partition")]

@@ -18,7 +18,8 @@ from dlsched.cli.slurm.formats import Part, all_of, by_letters, by_names, lines,
 from dlsched.cli.slurm.queue_cells import LETTERS, NAMES, OF_DETAILS, DetailedRow, nodes_of
 from dlsched.cli.slurm.squeue_steps import LETTERS_OF_STEPS, USUAL_OF_STEPS, running_steps
 from dlsched.client.daemon_client import Client, filter_of
-from dlsched.core.errors import BadInput
+from dlsched.client.job_ids import job_names
+from dlsched.core.errors import BadInput, DlschedError
 
 if TYPE_CHECKING:
     from dlsched.client.job_records import Queue
@@ -29,6 +30,7 @@ LONG = "%i %P %j %u %T %M %l %D %R"
 START = "%i %P %j %u %t %S %D %Y %R"
 ENDED_WITHIN_S = 300.0  # Slurm's MinJobAge, as it is without a setting
 MOST_ENDED = 10_000  # the last ones; as many jobs as Slurm keeps (MaxJobCount)
+NOT_KNOWN = "slurm_load_jobs error: Invalid job id specified"  # scripts look for it
 _NOT_HERE = {  # states of Slurm that no job has here
     "BF": "BOOT_FAIL",
     "RD": "RESV_DEL_HOLD",
@@ -103,6 +105,8 @@ def squeue(words: Sequence[str]) -> int:
     of_fields = all(isinstance(each, OfFields) for each in made)
     one_by_one = not of_fields or with_ended or classes or order or given.steps is not None
 
+    ids = job_names(given.jobs or ())
+
     def rows_of_all(found: Queue, cluster: Client) -> list[Row]:
         rows = list(rows_of(found.rows(), predicted=given.start))
         if with_ended:
@@ -124,6 +128,8 @@ def squeue(words: Sequence[str]) -> int:
             of_rows, count = of_each(rows_of_all(found, cluster))
         else:
             of_rows, count = lines_of(found, predicted=given.start), found.lines.count
+        if len(ids) == 1 and not count and not _is_known(cluster, given.jobs):
+            raise DlschedError(f"{NOT_KNOWN}: {given.jobs[-1]} never was, or ended long ago")
         if given.long and not given.noheader:
             print(time.strftime("%a %b %d %H:%M:%S %Y"))
         for line in lines(
@@ -142,6 +148,14 @@ def squeue(words: Sequence[str]) -> int:
             time.sleep(_pause(given.iterate[-1]))
             once(cluster)
     return 0
+
+
+def _is_known(cluster: Client, jobs: Sequence[str]) -> bool:
+    """Whether there is such a job that waits, runs, or has ended in the last minutes."""
+    wanted = job_filter(jobs, all_users=True)
+    since = time.time() - ENDED_WITHIN_S
+    alive = cluster.queue(wanted, unfold=True).rows()
+    return any(True for _ in alive) or bool(list(cluster.history(wanted, since=since, limit=1)))
 
 
 def _with_details(cluster: Client, rows: Sequence[Row]) -> list[Row]:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+from dlsched.cli.output.closed_output import told_jobs
 from dlsched.client.submission.directives import idle_note, take_option
 from dlsched.client.submission.options import BY_NAME, merged, put_typed
 from dlsched.client.submission.values import word_of
@@ -22,8 +23,10 @@ _OF_SRUN = {
     "--overlap": False,
     "--input": True,
     "-i": True,
+    "--wait": True,  # how long after its first task a step ends
+    "-W": True,
 }
-_OF_STEPS = {"-l", "--label", "-K", "--kill-on-bad-exit", "-u", "--unbuffered"}
+_OF_STEPS = {"-l", "--label", "-K", "-K0", "-K1", "--kill-on-bad-exit", "-u", "--unbuffered"}
 _PURPOSES = {
     "sbatch": "Submit a script; #SBATCH lines may hold the same options.",
     "srun": "Run a command as a job of its own, with its output here.",
@@ -59,6 +62,7 @@ def sbatch(words: Sequence[str]) -> int:
         merged(layer, _from_variables(os.environ)),
         wrap=own.get("--wrap"),
         ignore_unknown="--ignore-unknown-directives" in own,
+        truncates=True,
     )
     if not found.request.output:
         found.request.output = "slurm-%A_%a.out" if found.request.array else "slurm-%j.out"
@@ -71,7 +75,8 @@ def sbatch(words: Sequence[str]) -> int:
             print(f"sbatch: {_trial(reply)}; nothing was submitted", file=sys.stderr)
             return 0
         job = reply.jobs[0].job
-        print(job if found.parsable else f"Submitted batch job {job}", flush=True)
+        with told_jobs([job], "sbatch"):
+            print(job if found.parsable else f"Submitted batch job {job}")
         return wait_for_end(cluster, reply) if found.wait else 0
 
 
@@ -97,6 +102,8 @@ def srun(words: Sequence[str]) -> int:
     from dlsched.cli.slurm.srun_job import run_as_job  # noqa: PLC0415  # gRPC comes with it
 
     step = [word for word in words[: len(words) - len(rest)] if word.split("=")[0] in _OF_STEPS]
+    if "--wait" in own or "-W" in own:
+        step += ["--wait", own.get("--wait") or own["-W"]]
     return run_as_job(layer, step, rest, own.get("--input") or own.get("-i") or "all")
 
 
@@ -164,9 +171,9 @@ def _read(name: str, words: Sequence[str]) -> tuple[dict[str, str], dict[str, st
         given = take_option(todo, is_slurm=True)
         if given.option is not None:
             put_typed(layer, given.option, given.word, given.value)
-        elif given.is_idle:
-            idle[given.word] = None
-        elif name == "sbatch" or given.word not in _OF_STEPS:
+        if given.idle:
+            idle[given.idle] = None
+        elif given.option is None and (name == "sbatch" or given.word not in _OF_STEPS):
             raise BadInput(f"{shorten(given.word)}: not supported")
     for note in idle_note(name, idle):
         print(note, file=sys.stderr)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-from collections import OrderedDict
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from collections import Counter, OrderedDict
+from http.server import HTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -19,11 +19,12 @@ from dlsched.cli.web.page import cluster_page
 from dlsched.cli.web.viewers import ByToken, Turned, Viewers, ask_for_token
 from dlsched.client.daemon_address import DaemonAddress
 from dlsched.core.errors import BadInput, DlschedError, NotTrusted
-from dlsched.rpc.bounded_http import BoundedServer
+from dlsched.rpc.bounded_http import BoundedHandler, BoundedServer
 from dlsched.rpc.endpoint import Endpoint
 from dlsched.rpc.tls import KeyFiles
 
 AT_ONCE = 16  # requests that are answered; further ones are refused
+AT_ONCE_OF_ONE = 4  # of one viewer
 MOST_VIEWERS = 64  # whose last page is kept
 SILENT_S = 20.0  # until a connection that says nothing is closed
 Headers = tuple[tuple[str, str], ...]
@@ -72,7 +73,7 @@ class PageServer:
         self._viewers = viewers
         self._views: OrderedDict[DaemonAddress, ClusterView] = OrderedDict()
         self._lock = threading.Lock()
-        self._room = threading.BoundedSemaphore(AT_ONCE)
+        self._answered: Counter[DaemonAddress] = Counter()  # requests under way, by viewer
         self._tls = None if tls is None else _context(tls)
         try:
             self._server = _Server(self, (end.host, end.port))
@@ -109,12 +110,23 @@ class PageServer:
         found = self._viewers.address_for(dict(request.headers.items()), key)
         if isinstance(found, Turned):
             return _line(found.status, found.line, found.headers)
-        if not self._room.acquire(blocking=False):
+        if not self._takes_room(found):
             return _line(503, "many requests at once: try again", (("Retry-After", "2"),))
         try:
             return self._page(found)
         finally:
-            self._room.release()
+            with self._lock:
+                self._answered[found] -= 1
+                self._answered = +self._answered  # without those that have none
+
+    def _takes_room(self, viewer: DaemonAddress) -> bool:
+        """Count one more request of a viewer; False: there are as many as may be."""
+        with self._lock:
+            mine, every = self._answered[viewer], self._answered.total()
+            if mine >= AT_ONCE_OF_ONE or every >= AT_ONCE:
+                return False
+            self._answered[viewer] += 1
+            return True
 
     def _page(self, address: DaemonAddress) -> Answer:
         try:
@@ -182,13 +194,13 @@ class _Server(BoundedServer, HTTPServer):
         """A caller that hangs up is no error."""
 
 
-class _Request(BaseHTTPRequestHandler):
+class _Request(BoundedHandler):
     server: _Server
     timeout = SILENT_S
     server_version = "dlsched"
     sys_version = ""
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802  # the name is the library's
         """Answer with the page."""
         answer = self.server.owner.answer(self)
         self.send_response(answer.status)

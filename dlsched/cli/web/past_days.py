@@ -10,6 +10,7 @@ import numpy as np
 
 from dlsched.cli.web.cluster_view import DAYS, MOST_ENDED
 from dlsched.client.job_records import Job
+from dlsched.core.sums import ordered_sum
 from simulate.report.cdf import cdf
 from simulate.report.drawing.charts import Bar, Bars, Curve, Curves, Figure, Key, Panel
 from simulate.report.drawing.scale import log_duration_axis, nice_axis, time_axis
@@ -117,7 +118,7 @@ def _gpu_time(ended: Sequence[Job]) -> Bars:
         hours[job.user or "-"] += (job.gpu_s or 0.0) / 3600.0
     first = sorted(hours.items(), key=lambda each: (-each[1], each[0]))[:MOST_USERS]
     bars = [Bar(user, 0, value, NAN, NAN, f"{value:,.1f} h", best=False) for user, value in first]
-    rest = sum(hours.values()) - sum(value for _, value in first)
+    rest = ordered_sum(hours.values()) - ordered_sum(value for _, value in first)
     if len(hours) > MOST_USERS:
         bars.append(Bar("others", 6, rest, NAN, NAN, f"{rest:,.1f} h", best=False))
     top = max(bar.value for bar in bars)

@@ -19,13 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from dlsched.client.submission.bulk import Row, row_of
 from dlsched.client.submission.dependencies import KINDS
 from dlsched.core.documents import parse_document
 from dlsched.core.errors import BadInput, not_known, shorten
+from dlsched.core.graphs import in_order
 
 MOST_JOBS = 1000
 
@@ -74,7 +74,9 @@ def read_dag(name: str, data: bytes) -> list[DagJob]:
             raise BadInput(f"{name}: job {number}: the name {shorten(called)!r} is there twice")
         jobs[called], places[called] = fields, f"{name}: job {shorten(called)}"
     awaited = {called: _after(places[called], fields, jobs) for called, fields in jobs.items()}
-    order = _in_order(name, {called: [other for _, other in awaited[called]] for called in jobs})
+    order = in_order(
+        name, "job", {called: [other for _, other in awaited[called]] for called in jobs}
+    )
     place_of = {called: place for place, called in enumerate(order, 1)}
     return [
         DagJob(
@@ -105,20 +107,3 @@ def _after(place: str, fields: Mapping[str, Any], jobs: Mapping[str, Any]) -> li
             raise not_known(f"{place}: after:", other, jobs)
         found[kind, other] = None
     return list(found)
-
-
-def _in_order(name: str, parents: Mapping[str, list[str]]) -> list[str]:
-    """The jobs, each after its parents; otherwise in the order of the file."""
-    sorter = TopologicalSorter(parents)
-    try:
-        sorter.prepare()
-    except CycleError as error:
-        circle = " after ".join(shorten(each) for each in reversed(error.args[1]))
-        raise BadInput(f"{name}: jobs wait for each other: {circle}") from None
-    line = {called: number for number, called in enumerate(parents)}
-    order: list[str] = []
-    while sorter.is_active():
-        ready = sorted(sorter.get_ready(), key=line.__getitem__)
-        order += ready
-        sorter.done(*ready)
-    return order

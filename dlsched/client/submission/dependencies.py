@@ -1,4 +1,7 @@
-"""Dependencies: `afterok:12:13,afterany:14`, `after:9+30`, `singleton`; `?` is or."""
+"""Dependencies: `afterok:12:13,afterany:14`, `after:9+30`, `singleton`; `?` is or.
+
+As in Slurm, a bare id means `afterany`: `14` and `afterok:12,14`.
+"""
 
 from __future__ import annotations
 
@@ -58,6 +61,8 @@ def _clause(what: str, part: str, whole: str) -> list[Condition]:
     kind = kind.lower()
     if kind == "singleton" and not ids:
         return [Condition(kind="singleton")]
+    if kind[:1].isdecimal() and not ids:
+        return [_job(what, "afterany", part)]
     if kind not in KINDS:
         raise not_known(f"{what}:", kind or whole, (*KINDS, "singleton"))
     if not ids:

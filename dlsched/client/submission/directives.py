@@ -18,25 +18,24 @@ from dlsched.core.errors import BadInput, shorten
 from dlsched.jobs.field import Option
 
 _MARKS = ("#DLSCHED", "#SBATCH")
-# options of Slurm without effect here: how processes are bound, what is measured or printed
+# options of Slurm without effect here: how processes are bound, what is measured or printed, which
+# of the nodes that fit are better
 _WITHOUT_EFFECT = {
     *("--gpu-bind", "--cpu-bind", "--mem-bind", "--wckey", "--hint", "--distribution", "-m"),
     *("--threads-per-core", "--cores-per-socket", "--sockets-per-node", "--extra-node-info", "-B"),
     *("--ntasks-per-core", "--ntasks-per-socket", "--acctg-freq", "--profile", "--cpu-freq"),
     *("--gpu-freq", "--core-spec", "-S", "--thread-spec", "--switches", "--bcast", "--delay-boot"),
-    "--mincpus",
+    *("--mincpus", "--gres-flags", "--wait-all-nodes", "--priority", "--prefer", "--network"),
+    *("--extra", "--segment"),
 }
 _FLAGS_WITHOUT_EFFECT = {  # a value comes after `=` only
     *("--no-kill", "-k", "--propagate", "--get-user-env", "--quiet", "-Q", "--verbose", "-v"),
     *("--overcommit", "-O", "--oversubscribe", "-s", "--share", "--spread-job", "--ignore-pbs"),
-    *(
-        "--use-min-nodes",
-        "--no-bell",
-        "--bell",
-    ),
+    *("--use-min-nodes", "--no-bell", "--bell", "--contiguous", "--oom-kill-step", "--stepmgr"),
+    *("--spread-segments", "--resv-ports"),
 }
-
-
+# with which other jobs nodes are shared in Slurm; the job has whole nodes here
+_EXCLUSIVE = ("user", "mcs", "topo")
 _OF_ITSELF = {"nice": "100"}  # the value of an option of Slurm without one
 
 
@@ -71,10 +70,10 @@ def read_directives(name: str, script: bytes, *, ignore_unknown: bool = False) -
                     put(found[mark], each.option, what, each.value)
                     if each.option.kind != "flag" and not each.option.grammar:
                         check_option(each.option.key, what, each.value, now)
-                elif each.is_idle:
-                    idle[each.word] = None
-                else:
+                elif not each.idle:
                     unknown.append(f"{place}: {mark} {shorten(each.word)}")
+                if each.idle:
+                    idle[each.idle] = None
         except BadInput as error:
             wrong.append(str(error))
         except ValueError as error:  # quotes without an end
@@ -137,7 +136,7 @@ class Given:
     word: str
     option: Option | None  # None: it is not known
     value: str = ""
-    is_idle: bool = False  # an option of Slurm without effect here
+    idle: str = ""  # what of it has no effect here
 
 
 def parsed(what: str, words: Sequence[str], *, is_slurm: bool) -> Iterator[Given]:
@@ -152,7 +151,7 @@ def parsed(what: str, words: Sequence[str], *, is_slurm: bool) -> Iterator[Given
             raise BadInput(f"{what}: {shorten(todo[0])!r} is not an option")
         given = take_option(todo, is_slurm=is_slurm, what=f"{what.rpartition(': #')[0]}: ")
         yield given
-        while given.option is None and not given.is_idle and todo and not todo[0].startswith("-"):
+        while given.option is None and not given.idle and todo and not todo[0].startswith("-"):
             del todo[0]  # the value of an option that is not known
 
 
@@ -169,8 +168,10 @@ def take_option(todo: list[str], *, is_slurm: bool, what: str = "") -> Given:
         if idle and not (equals or glued) and todo:
             value = todo.pop(0)
         is_idle = idle or (is_slurm and word in _FLAGS_WITHOUT_EFFECT)
-        return Given(word=word, option=None, value=value, is_idle=is_idle)
+        return Given(word=word, option=None, value=value, idle=word if is_idle else "")
     if option.kind == "flag":
+        if is_slurm and option.key == "exclusive" and value in _EXCLUSIVE:
+            return Given(word=word, option=option, value="yes", idle=f"{word}={value}")
         if glued or equals:
             raise BadInput(f"{what}{word}: takes no value")
         return Given(word=word, option=option, value="yes")
@@ -181,6 +182,10 @@ def take_option(todo: list[str], *, is_slurm: bool, what: str = "") -> Given:
         if not todo or todo[0] == "--":
             raise BadInput(f"{what}{word}: needs a value")
         value = todo.pop(0)
+    if is_slurm and option.key in ("output", "error"):
+        from dlsched.client.submission.output_patterns import of_slurm  # noqa: PLC0415
+
+        value = of_slurm(value)
     return Given(word=word, option=option, value=value)
 
 

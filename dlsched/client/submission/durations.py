@@ -9,6 +9,7 @@ import re
 from typing import Literal
 
 from dlsched.core.errors import BadInput, shorten
+from dlsched.core.sums import ordered_sum
 
 LONGEST_S = 10_000 * 86_400.0  # seconds; longer is taken for a mistake
 _UNITS = {"w": 604_800.0, "d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
@@ -85,4 +86,4 @@ def _of_units(pairs: list[tuple[str, str]]) -> float | None:
     order = [list(_UNITS).index(unit) for _, unit in pairs]
     if order != sorted(set(order)):
         return None
-    return sum(float(number) * _UNITS[unit] for number, unit in pairs)
+    return ordered_sum(float(number) * _UNITS[unit] for number, unit in pairs)

@@ -13,7 +13,8 @@ from dlsched.client.submission.texts import check_words
 from dlsched.core.errors import BadInput, shorten
 from dlsched.jobs.sweep import OF_CLIENTS, RUNTIME_NAMES
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+# names of variables, and those under which bash exports functions, such as `module` of Lmod
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|BASH_FUNC_[^\s=%,]+%%", re.ASCII)
 _OF_A_SHELL = {"_", "SHLVL", "OLDPWD"}
 
 

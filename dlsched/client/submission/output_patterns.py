@@ -11,6 +11,8 @@ LETTERS = {
     "j": "job id",
     "A": "array's job id",
     "a": "task of the array",
+    "b": "task of the array, its last digit",
+    "J": "job id, as Slurm names the script's own step",
     "x": "job name",
     "u": "user",
     "N": "node",
@@ -34,3 +36,12 @@ def output_pattern(what: str, text: str) -> str:
             known = " ".join(f"%{each}" for each in LETTERS)
             raise BadInput(f"{what}: %{width}{letter} is not known; known: {known}")
     return text
+
+
+def of_slurm(text: str) -> str:
+    """Return a pattern in which letters that are not known stand for themselves, as in Slurm."""
+
+    def kept(match: re.Match[str]) -> str:
+        return match[0] if match[2] in LETTERS and match[2] else f"%{match[0]}"
+
+    return _ESCAPE.sub(kept, text)

@@ -60,6 +60,7 @@ class Command(Record):
     name: str = ""  # where the user gives none
     is_line: bool = False  # the script is a line of `--wrap`
     path: str = ""  # of the script, as the user gave it
+    truncates: bool = False  # its output files begin anew; elements of an array have one together
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -92,7 +93,9 @@ def compose(options: Mapping[str, str], command: Command, caller: Caller) -> Sub
     values["name"] = check_text("--name", options.get("name") or command.name, longest=255)
     values["working_directory"] = _directory(options, caller)
     values["submit_host"], values["umask"] = caller.host, caller.umask
-    values["truncate"] = _one_of(options, "open_mode", ("append", "truncate")) == "truncate"
+    usual = "truncate" if command.truncates and "array" not in options else "append"
+    mode = _one_of({"open_mode": usual, **options}, "open_mode", ("append", "truncate"))
+    values["truncate"] = mode == "truncate"
     if _one_of(options, "kill_on_invalid_dep", ("yes", "no")) == "no":
         values["keep_on_broken_dependency"] = True
     if "priority" not in options and "nice" in options:
@@ -146,9 +149,9 @@ def check_option(key: str, what: str, text: str, now: datetime) -> None:
     elif key == "nice":
         read_number(what, text)
     elif key == "array":
-        from dlsched.client.submission.task_sets import parse_tasks  # noqa: PLC0415
+        from dlsched.client.submission.texts import task_set  # noqa: PLC0415
 
-        parse_tasks(what, text)
+        task_set(what, text)
     elif key == "dependency":
         from dlsched.client.submission.changes import wire_dependencies  # noqa: PLC0415
 
@@ -186,9 +189,9 @@ def _one_of(options: Mapping[str, str], key: str, known: tuple[str, ...]) -> str
 def _set_lists(request: messages.JobRequest, options: Mapping[str, str]) -> None:
     """What is more than one value: arrays, dependencies and further columns."""
     if "array" in options:
-        from dlsched.client.submission.task_sets import parse_tasks  # noqa: PLC0415
+        from dlsched.client.submission.texts import task_set  # noqa: PLC0415
 
-        request.array = str(parse_tasks("--array", options["array"]))
+        request.array = str(task_set("--array", options["array"]))
     if "dependency" in options:
         from dlsched.client.submission.changes import wire_dependencies  # noqa: PLC0415
 

@@ -1,7 +1,8 @@
 """What a submission asked for, in the variables in which Slurm tells it to the job.
 
 Slurm sets each of them only where the option was given, with the option's own text; memory is a
-number of MiB there. What a run got is told by the node: SLURM_NTASKS, SLURM_GPUS_ON_NODE and so on.
+number of MiB there, and the mode of output files a letter. What a run got is told by the node:
+SLURM_NTASKS, SLURM_GPUS_ON_NODE and so on.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ def slurm_variables(options: Mapping[str, str]) -> dict[str, str]:
     if options.get("slurm_env") == "no":
         return {}
     found = {name: options[key] for key, name in _SAID.items() if key in options}
+    if "open_mode" in options:
+        found["SLURM_OPEN_MODE"] = options["open_mode"][:1].lower()
     if _MEMORY.keys() & options.keys():
         from dlsched.client.submission.memory import (  # noqa: PLC0415  # few say it
             is_whole_memory,

@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Iterable
 
 from dlsched.core.errors import BadInput, shorten
+from dlsched.jobs.task_sets import TaskSet, read_tasks
 
 MAX_ARGUMENT = 128 * 1024  # bytes of one argument or variable, the kernel's own bound
 MAX_WORDS = 1024 * 1024  # bytes of all arguments, or of the whole environment
@@ -80,6 +81,18 @@ def whole_number(what: str, text: str, *, least: int = 0, most: int = _LARGEST) 
     if not least <= number <= most:
         raise BadInput(f"{what}: {shorten(text)} is out of bounds ({least} to {most})")
     return number
+
+
+def task_set(what: str, text: str) -> TaskSet:
+    """Read the tasks of an array; `what` names the option in the error.
+
+    Raises:
+        BadInput: malformed, backwards, or too many.
+    """
+    try:
+        return read_tasks(text)
+    except ValueError as error:
+        raise BadInput(f"{what}: {error}") from None
 
 
 def as_flag(what: str, text: str) -> str:

@@ -58,9 +58,9 @@ def read_value(row: Field, what: str, text: str, now: datetime) -> Value:  # noq
         case "curve":
             return _curve(what, text)
         case "hosts":
-            from dlsched.core.cluster.host_lists import expand  # noqa: PLC0415
+            from dlsched.core.cluster.host_lists import node_names  # noqa: PLC0415
 
-            return tuple(expand(what, text))
+            return tuple(node_names(what, [text]))
         case "features":
             from dlsched.core.cluster.features import (  # noqa: PLC0415
                 constraint_text,

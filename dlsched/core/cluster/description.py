@@ -24,6 +24,7 @@ from dlsched.core.cluster.gpus_by_type import masks_by_type
 from dlsched.core.cluster.host_lists import expand
 from dlsched.core.cluster.site_rules import SiteRules, rules_from_tables
 from dlsched.core.errors import BadInput, not_known, plural, shorten
+from dlsched.nodes.fields import ROWS, NodeFacts
 
 ANY_TYPE = "gpu"  # the type of nodes whose spec names none
 GIB = 2.0**30  # bytes
@@ -32,22 +33,15 @@ MOST_NODES, MOST_GPUS = 100_000, 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """One machine; NaN and "" mean unknown."""
+class Node(NodeFacts):
+    """One machine with its GPUs; its memory of GPUs is that of each."""
 
     name: str
     gpus: int
     gpu_type: str = ANY_TYPE
-    cpus: float = np.nan
-    memory_gb: float = np.nan
-    switch: str = ""
-    rack: str = ""
-    domain: str = ""
-    nic_gbps: float = np.nan
     features: tuple[str, ...] = ()
     nvlink: tuple[int, ...] = ()  # the number of each GPU's NVLink domain
     gpu_types: tuple[str, ...] = ()  # of each GPU, in small letters, where they are of several
-    gpu_memory_gib: float = np.nan  # of each GPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,8 +273,8 @@ def _spec_of(nodes: Iterable[Node]) -> str:
 
 
 _NODE_KEYS = {
-    "count", "gpus", "gpu_type", "cpus", "memory_gb", "name",
-    "rack", "switch", "domain", "nic_gbps", "features", "gpu_memory_gib",
+    "count", "gpus", "gpu_type", "name", "features",
+    *(name for name, row in ROWS.items() if row.simulated),
 }  # fmt: skip
 _VC_KEYS = {"name", "gpus", "nodes", "guaranteed", "borrow", "parent", "cells", "pinned"}
 
@@ -349,19 +343,18 @@ def _nodes_of(entry: Mapping[str, Any], where: str, already: int) -> list[Node]:
             )
     else:
         names = [f"n{already + k + 1}" for k in range(count or 1)]
+    facts: dict[str, Any] = {
+        key: str(entry[key]) if ROWS[key].form == "text" else _number(entry, key, where)
+        for key in ROWS.keys() & entry.keys()
+    }
+    facts.setdefault("switch", facts.get("rack", ""))
     return [
         Node(
             name=name,
             gpus=gpus,
             gpu_type=str(entry.get("gpu_type", ANY_TYPE)),
-            cpus=_number(entry, "cpus", where),
-            memory_gb=_number(entry, "memory_gb", where),
-            switch=str(entry.get("switch", entry.get("rack", ""))),
-            rack=str(entry.get("rack", "")),
-            domain=str(entry.get("domain", "")),
-            nic_gbps=_number(entry, "nic_gbps", where),
-            gpu_memory_gib=_number(entry, "gpu_memory_gib", where),
             features=_features(entry, where),
+            **facts,
         )
         for name in names
     ]

@@ -1,23 +1,11 @@
-"""Host lists as Slurm has them: `n[1-3,7]`, padded `n[01-10]`, products `a[1-2]b[3-4]`.
-
-Command lines, configurations and traces all use this one form. `expand` of `fold(names)` gives the
-names again, sorted and each once.
-"""
+"""Host lists that a user wrote, read with errors that say which option is wrong."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
-from itertools import groupby
+from collections.abc import Iterable
 
-from dlsched.core.errors import BadInput, shorten
-
-MOST = 100_000  # hosts in one list
-LONGEST = 255  # letters of a name
-_PIECE = re.compile(r"([^\[\],]*)(?:\[([^\[\]]*)\])?", re.ASCII)
-_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
-_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?", re.ASCII)
-_LAST_NUMBER = re.compile(r"(.*?)(\d{1,9})(\D*)", re.ASCII)
+from dlsched.core.errors import BadInput
+from dlsched.host_lists import names_of
 
 
 def expand(what: str, text: str) -> list[str]:
@@ -26,118 +14,18 @@ def expand(what: str, text: str) -> list[str]:
     Raises:
         BadInput: brackets that do not match, bad ranges, bad names, or too many of them.
     """
-    found: dict[str, None] = {}
-    written = 0  # a host that is named twice counts twice
-    for word in _words(what, text):
-        names = _product(what, word)
-        written += len(names)
-        if written > MOST:
-            raise BadInput(f"{what}: more than {MOST:,} hosts")
-        for name in names:
-            if not _NAME.fullmatch(name) or len(name) > LONGEST:
-                raise BadInput(f"{what}: {shorten(name)!r} is not a host name")
-            found[name] = None
-    return list(found)
+    try:
+        return names_of(text)
+    except ValueError as error:
+        raise BadInput(f"{what}: {error}") from None
 
 
-def fold(names: Iterable[str]) -> str:
-    """Write names short: `n1,n2,n4` is `n[1-2,4]`."""
-    numbered: dict[tuple[str, str, int], list[int]] = {}
-    plain: list[str] = []
-    for name in dict.fromkeys(names):
-        match = _LAST_NUMBER.fullmatch(name)
-        if match is None or set("[],") & set(name):
-            plain.append(name)
-            continue
-        digits = match[2]
-        # numbers of different lengths share a group only if none is padded
-        width = len(digits) if digits.startswith("0") and len(digits) > 1 else 0
-        numbered.setdefault((match[1], match[3], width), []).append(int(digits))
-    groups = _joined(numbered)
-    told = [
-        _group(before, after, width, sorted(numbers))
-        for (before, after, width), numbers in groups.items()
-    ]
-    return ",".join(sorted(plain) + sorted(told))
+def node_names(what: str, words: Iterable[str]) -> list[str]:
+    """Return the nodes of a live cluster that host lists name, each once, in the order written.
 
+    Their names have small letters, because DNS does not tell capital ones from them.
 
-def _joined(
-    numbered: dict[tuple[str, str, int], list[int]],
-) -> dict[tuple[str, str, int], list[int]]:
-    """Padded groups take in the unpadded numbers of the same width: n08, n09, n10."""
-    groups = {key: list(numbers) for key, numbers in numbered.items()}
-    for before, after, width in sorted(groups, key=lambda key: (key[0], key[1], -key[2])):
-        loose = groups.get((before, after, 0))
-        if width and loose:
-            same = [number for number in loose if len(str(number)) == width]
-            groups[before, after, width] += same
-            groups[before, after, 0] = [number for number in loose if number not in set(same)]
-    return {key: numbers for key, numbers in groups.items() if numbers}
-
-
-def _group(before: str, after: str, width: int, numbers: list[int]) -> str:
-    runs = []
-    for _, members in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
-        run = [number for _, number in members]
-        first, last = f"{run[0]:0{width}}", f"{run[-1]:0{width}}"
-        runs.append(first if first == last else f"{first}-{last}")
-    inside = ",".join(runs)
-    return f"{before}[{inside}]{after}" if len(numbers) > 1 else f"{before}{inside}{after}"
-
-
-def _words(what: str, text: str) -> Iterator[str]:
-    """The list's members: split at the commas that stand outside of brackets."""
-    word, inside = "", False
-    for letter in text.strip():
-        if (letter == "[" and inside) or (letter == "]" and not inside):
-            raise _malformed(what, text)
-        inside = (inside or letter == "[") and letter != "]"
-        if letter == "," and not inside:
-            if not word:
-                raise _malformed(what, text)
-            yield word
-            word = ""
-        else:
-            word += letter
-    if inside or not word:
-        raise _malformed(what, text)
-    yield word
-
-
-def _product(what: str, word: str) -> list[str]:
-    names = [""]
-    for match in _PIECE.finditer(word):
-        before, ranges = match[1], match[2]
-        if len(before) > LONGEST:
-            raise BadInput(f"{what}: {shorten(before)!r} is not a host name")
-        parts = [before] if ranges is None else [before + n for n in _numbers(what, word, ranges)]
-        if len(names) * len(parts) > MOST:
-            raise BadInput(f"{what}: more than {MOST:,} hosts")
-        names = [name + part for name in names for part in parts]
-        if len(names[0]) > LONGEST:
-            raise BadInput(f"{what}: {shorten(names[0])!r} is not a host name")
-    return names
-
-
-def _numbers(what: str, word: str, ranges: str) -> list[str]:
-    found: list[str] = []
-    for part in ranges.split(","):
-        match = _RANGE.fullmatch(part)
-        if match is None:
-            raise _malformed(what, word)
-        first, last = match[1], match[2] or match[1]
-        low, high = int(first), int(last)
-        padded = first.startswith("0") and len(first) > 1
-        if high < low:
-            raise BadInput(f"{what}: {shorten(word)!r}: {part!r} runs backwards")
-        if padded and len(first) > len(last):
-            raise _malformed(what, word)
-        if len(found) + high - low >= MOST:
-            raise BadInput(f"{what}: more than {MOST:,} hosts")
-        width = len(first) if padded else 0
-        found += [f"{number:0{width}}" for number in range(low, high + 1)]
-    return found
-
-
-def _malformed(what: str, text: str) -> BadInput:
-    return BadInput(f"{what}: {shorten(text)!r} is not a host list (n1,n[2-4,7])")
+    Raises:
+        BadInput: as `expand`.
+    """
+    return list(dict.fromkeys(name for word in words for name in expand(what, word.lower())))

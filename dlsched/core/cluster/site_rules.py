@@ -5,37 +5,43 @@ The same values in a cluster file, in the daemon's configuration and in a snapsh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 from dlsched.core.errors import BadInput, not_known
+from dlsched.tenants.field import Form, Row, rows_of
+from dlsched.tenants.fields import Account, PriorityClass
+
+__all__ = [
+    "LEVELS",
+    "WEEK_S",
+    "Account",
+    "Level",
+    "PriorityClass",
+    "SiteRules",
+    "for_rounds",
+    "live_only",
+    "refuse_mutual",
+    "rules_from_tables",
+]
 
 WEEK_S = 7 * 86400.0
 Level = Literal["account", "vc", "user"]
 LEVELS: tuple[Level, ...] = ("account", "vc", "user")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
-    """A group of users; accounts form trees, in which siblings share by weight."""
-
-    name: str
-    parent: str = ""
-    weight: float = 1.0
+def for_rounds(account: Account) -> Account:
+    """An account without what only a live cluster applies."""
+    rows = rows_of(Account).items()
+    return replace(account, **{name: row.default for name, row in rows if row.live_only})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PriorityClass:
-    """What a priority class counts in an order, the classes that it may preempt, and its limits."""
-
-    name: str
-    priority: float = 0.0  # larger is earlier
-    preempts: tuple[str, ...] = ()
-    gpus: int | None = None  # of all its jobs at once
-    gpus_per_user: int | None = None
-    is_default: bool = False  # of jobs that name none
-    live_only: tuple[str, ...] = ()  # names of its rules that only a live cluster applies
+def live_only(found: PriorityClass) -> tuple[str, ...]:
+    """The rules of a class that only a live cluster applies, by name."""
+    rows = rows_of(PriorityClass).items()
+    return tuple(name for name, row in rows if row.live_only and getattr(found, name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,13 +117,11 @@ def refuse_mutual(preempts: Mapping[str, tuple[str, ...]]) -> None:
                 open_ += preempts.get(other, ())
 
 
-# what a class says of submissions and of time, which a replay takes as the trace has it
-LIVE_ONLY = ("grace_s", "max_time_s", "jobs", "jobs_per_user", "users", "accounts")
-_KEYS = {
-    "accounts": {"name", "parent", "weight"},
-    "classes": {
-        *("name", "priority", "preempts", "gpus", "gpus_per_user", "default", *LIVE_ONLY),
-    },
+# a replay takes from the trace which account has which virtual cluster and users
+_ACCOUNTS = {key: row for key, row in rows_of(Account).items() if not row.live_only}
+_KEYS: dict[str, set[str]] = {
+    "accounts": {"name", *_ACCOUNTS},
+    "classes": {"name", *(row.key for row in rows_of(PriorityClass).values())},
     "fair_share": {"half_life_s", "level"},
 }
 
@@ -138,22 +142,13 @@ def rules_from_tables(document: Mapping[str, Any], *, where: str) -> SiteRules:
     try:
         rules = SiteRules(
             accounts=tuple(
-                Account(
-                    name=_text(entry, "name", at),
-                    parent=_text(entry, "parent", at, ""),
-                    weight=_number(entry, "weight", at, 1.0),
-                )
+                Account(name=_text(entry, "name", at), **_values(_ACCOUNTS, entry, at))
                 for entry, at in _entries(document, "accounts", where)
             ),
             classes=tuple(
                 PriorityClass(
                     name=_text(entry, "name", at),
-                    priority=_number(entry, "priority", at, 0.0),
-                    preempts=_names(entry, "preempts", at),
-                    gpus=_count(entry, "gpus", at),
-                    gpus_per_user=_count(entry, "gpus_per_user", at),
-                    is_default=_flag(entry, "default", at),
-                    live_only=tuple(key for key in LIVE_ONLY if entry.get(key)),
+                    **_values(rows_of(PriorityClass), entry, at),
                 )
                 for entry, at in _entries(document, "classes", where)
             ),
@@ -185,6 +180,12 @@ def _known(entry: Mapping[str, Any], name: str, at: str) -> None:
             raise not_known(f"{at}: key", key, sorted(_KEYS[name]))
 
 
+def _values(rows: Mapping[str, Row], entry: Mapping[str, Any], at: str) -> dict[str, Any]:
+    """The fields that an entry says, by name."""
+    said = {name: row for name, row in rows.items() if row.key in entry}
+    return {name: _READ[row.form](entry, row.key, at) for name, row in said.items()}
+
+
 def _text(entry: Mapping[str, Any], key: str, at: str, default: str | None = None) -> str:
     value = entry.get(key, default)
     if not isinstance(value, str) or (not value and default is None):
@@ -192,29 +193,39 @@ def _text(entry: Mapping[str, Any], key: str, at: str, default: str | None = Non
     return value
 
 
-def _number(entry: Mapping[str, Any], key: str, at: str, default: float) -> float:
+def _number(entry: Mapping[str, Any], key: str, at: str, default: float = 0.0) -> float:
     value = entry.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124 - NaN
         raise BadInput(f"{at}: {key} must be a number, not {value!r}")
     return float(value)
 
 
-def _count(entry: Mapping[str, Any], key: str, at: str) -> int | None:
-    value = entry.get(key)
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+def _count(entry: Mapping[str, Any], key: str, at: str) -> int:
+    value = entry[key]
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise BadInput(f"{at}: {key} must be a whole number from 0 on, not {value!r}")
     return value
 
 
 def _flag(entry: Mapping[str, Any], key: str, at: str) -> bool:
-    value = entry.get(key, False)
+    value = entry[key]
     if not isinstance(value, bool):
         raise BadInput(f"{at}: {key} must be true or false, not {value!r}")
     return value
 
 
 def _names(entry: Mapping[str, Any], key: str, at: str) -> tuple[str, ...]:
-    value = entry.get(key, [])
+    value = entry[key]
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise BadInput(f"{at}: {key} must be a list of names")
     return tuple(value)
+
+
+_READ: dict[Form, Callable[..., Any]] = {
+    "text": partial(_text, default=""),
+    "names": _names,
+    "flag": _flag,
+    "whole": _count,
+    "number": _number,
+    "seconds": _number,
+}

@@ -30,9 +30,3 @@ def gain(grads: GradParams, scale: Number) -> Floats:
 def efficiency(grads: GradParams, scale: Number) -> Floats:
     """What a sample is worth in a batch of `scale` times the initial size; 1 at the initial one."""
     return np.asarray(gain(grads, scale) / scale)
-
-
-def noise_scale(grads: GradParams, initial: Number) -> Floats:
-    """Samples in a batch at which half of each sample is wasted; inf where the gradient is 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(initial * np.divide(grads.var, grads.sqr))

@@ -99,8 +99,8 @@ def fit(
 
     Args:
         seen: at least one; keys are distinct.
-        starts: `single` begins at the published artifact's starting point only; `multi` also at
-            points made from the data.
+        starts: `single` begins at the starting point of Pollux' code only; `multi` also at points
+            made from the data.
         warm: an earlier fit to begin at as well.
         tolerance: relative improvement at which to stop; None: 1e-5.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from dlsched.core.context import RoundContext
 from dlsched.core.errors import BadInput, DlschedError, PolicyFailed
 from dlsched.core.host_shares import HostPolicy
 from dlsched.core.node_policy import NodePolicy
+from dlsched.core.round.within_limits import within_limits
 from dlsched.core.scheduling import Chooser, SchedulingPolicy
 from dlsched.core.stage import (
     AdmissionPolicy,
@@ -238,8 +240,6 @@ def decide(parts: Parts, ctx: RoundContext) -> Allocation:
     if ctx.occupancy.beside:
         with _blaming(f"estimator {parts.estimator.name}"):
             parts.estimator.observe(ctx)
-    whole = policy.preemptive and ctx.mode == "full"
-    others = None if policy.pairs_units or not ctx.may_share else CoLocation(ctx)
     entitlements = _entitle(parts, ctx)
     walk = Walk(
         ctx,
@@ -249,18 +249,28 @@ def decide(parts: Parts, ctx: RoundContext) -> Allocation:
         host=parts.host,
     )
     try:
-        if others is not None:
-            others.set_aside(walk)
-        units = ctx.units if whole else ctx.waiting
-        policy.allocate(units, ctx, walk)
-        if others is not None:
-            others.put_back(walk)
+        if walk.limits is None and walk.tenancy is None:
+            _allocate(policy, ctx, walk)
+        else:
+            within_limits(policy, ctx, walk, partial(_allocate, policy, ctx, walk))
         if walk.host_sharing is not None:
             walk.host_sharing.settle()
     except Exception as error:  # a third party's code: whatever it raises must not end the world
         walk.rollback(0)
         raise blamed_on(policy, error) from error
+    return walk.answer()
+
+
+def _allocate(policy: SchedulingPolicy[Any], ctx: RoundContext, walk: Walk) -> None:
+    """Ask a policy, which need not know that rows share GPUs."""
+    others = None if policy.pairs_units or not ctx.may_share else CoLocation(ctx)
+    try:
+        if others is not None:
+            others.set_aside(walk)
+        whole = policy.preemptive and ctx.mode == "full"
+        policy.allocate(ctx.units if whole else ctx.waiting, ctx, walk)
+        if others is not None:
+            others.put_back(walk)
     finally:
         if others is not None:
             others.restore()
-    return walk.answer()

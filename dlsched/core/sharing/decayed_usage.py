@@ -71,10 +71,10 @@ class DecayedUsage:
             self.gpus = np.append(self.gpus, 0.0)
         return found
 
-    def restore(self, owner: Owner, value: float, at: float) -> None:
-        """Set what an owner has used up to a time, and that it holds nothing."""
+    def restore(self, owner: Owner, value: float, at: float, gpus: float = 0.0) -> None:
+        """Set what an owner has used up to a time, and the GPUs that it holds since."""
         number = self.number(owner)
-        self.value[number], self.at[number], self.gpus[number] = value, at, 0.0
+        self.value[number], self.at[number], self.gpus[number] = value, at, gpus
 
     def copy(self) -> DecayedUsage:
         """One of its own with the same content."""

@@ -23,6 +23,7 @@ from dlsched.core.arrays import Bools, Floats, Ints
 from dlsched.core.cluster.description import VirtualCluster
 from dlsched.core.cluster.site_rules import Level, SiteRules
 from dlsched.core.sharing.decayed_usage import Owner
+from dlsched.core.sums import ordered_sum
 
 NOTHING = 1.0  # GPU-seconds: a user who has used less and has no job is no sibling any more
 
@@ -167,7 +168,7 @@ class _Tree:
     def finish(self) -> None:
         """Work out shares, usage and factors, from the root down."""
         rows = self.rows
-        total = sum(row.used for row in rows if row.parent < 0)
+        total = ordered_sum(row.used for row in rows if row.parent < 0)
         weights: dict[int, float] = {}
         for row in rows:
             weights[row.parent] = weights.get(row.parent, 0.0) + row.weight

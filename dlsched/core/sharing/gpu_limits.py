@@ -1,22 +1,22 @@
 """Limits on the GPUs that jobs may have at once which belong together: of a class, of a user in it.
 
-A limit has a holder: what it is a limit of, and its name. The GPUs of jobs that have some, or that
-a policy may give some, count against all their holders. A job comes before the policy once each of
-its holders has room for it, in the order of submission; one that needs less may pass one that needs
-more. So no policy can give more than the limit, and none has to know of it.
-
-Both worlds count by these rules: a live cluster before each round, a replay as jobs come and end.
+A limit has a holder: what it is a limit of, and its name. The GPUs of jobs that run count against
+all their holders, those of jobs that wait against none. A round gives a job GPUs only if each of
+its holders has room for it then (`core/walk/room_under_limits.py`); one that needs less may pass
+one that needs more. Both worlds decide by the same rounds, so both keep limits in the same way.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from dlsched.core.cluster.site_rules import PriorityClass
+import numpy as np
+
+from dlsched.core.arrays import Floats, Ints, Rows
 from dlsched.core.errors import plural
+from dlsched.tenants.fields import PriorityClass
 
 T = TypeVar("T")
 Holder = tuple[str, str]  # kind (user, account, vc, class) and name
@@ -92,63 +92,73 @@ def limit_of(holder: Holder, limits: Mapping[Holder, T]) -> T:
     return own if own is not None else limits["user", EVERY_USER]
 
 
-def limits_of(classes: Iterable[PriorityClass]) -> dict[Holder, int]:
+def limits_of(classes: Collection[PriorityClass]) -> dict[Holder, int]:
     """The most GPUs of each class, and of each user in it, where it has a limit."""
     found = {("class", each.name): each.gpus for each in classes}
     found |= {(EACH_USER, each.name): each.gpus_per_user for each in classes}
     return {holder: most for holder, most in found.items() if most is not None}
 
 
-class GpusInUse(defaultdict[Holder, float]):
-    """The GPUs that count against each holder's limit."""
-
-    def __init__(self, most: Callable[[Holder], float | None]) -> None:
-        """Begin with none; `most` is a holder's limit, None where it has none on GPUs."""
-        super().__init__(float)
-        self._most = most
-
-    def add(self, holders: Iterable[Holder], gpus: float) -> None:
-        """So many GPUs count from now on; fewer: negative."""
-        for holder in dict.fromkeys(holders):
-            self[holder] += gpus
-
-    def full(self, holders: Iterable[Holder], gpus: float) -> Holder | None:
-        """The first holder that has no room for so many GPUs more; None: all have."""
-        for holder in holders:
-            most = self._most(holder)
-            if most is not None and self[holder] + gpus > most + ROUNDED:
-                return holder
-        return None
-
-    def why(self, holder: Holder, gpus: float) -> str:
-        """Why a job that needs so many GPUs waits for a holder."""
-        most = self._most(holder) or 0
-        if gpus > most + ROUNDED:
-            return f"{REASONS[holder[0]]}: {too_many(holder, gpus, most)}"
-        has = f"{in_words(holder)} has {self[holder]:.9g} of {plural(int(most), 'GPU')}"
-        return f"{REASONS[holder[0]]}: {has}, needs {gpus:.9g}"
+def why_over(holder: Holder, has: float, needs: float, most: float) -> str:
+    """Why a job that needs so many GPUs waits for a holder that has so many."""
+    if needs > most + ROUNDED:
+        return f"{REASONS[holder[0]]}: {too_many(holder, needs, most)}"
+    told = f"{in_words(holder)} has {has:.9g} of {plural(int(most), 'GPU')}"
+    return f"{REASONS[holder[0]]}: {told}, needs {needs:.9g}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RowLimits:
-    """The limits that rows of a table count against.
+    """The limits that rows of a table count against, as columns.
 
     Attributes:
-        most: GPUs, by holder; of each user in a class under the class's name.
-        holders: of each row that has any.
+        holders: whose limits these are; each user of a limit on every user is one.
+        most: GPUs of each holder.
+        sets: the holders that some rows count against together, by their numbers.
+        set_of: the number of each row's set, -1 for a row without any; empty without limits.
     """
 
-    most: Mapping[Holder, int] = field(default_factory=dict)
-    holders: Mapping[int, tuple[Holder, ...]] = field(default_factory=dict)
+    holders: tuple[Holder, ...] = ()
+    most: Floats = field(default_factory=lambda: np.zeros(0))
+    sets: tuple[tuple[int, ...], ...] = ()
+    set_of: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    @classmethod
+    def of(
+        cls, most: Mapping[Holder, float], sets: Sequence[tuple[Holder, ...]], set_of: Ints
+    ) -> RowLimits:
+        """Those of rows by their sets; `most` is by holder, of all users or each user too."""
+        number = {holder: k for k, holder in enumerate(dict.fromkeys(h for s in sets for h in s))}
+        return cls(
+            tuple(number),
+            np.array([limit_of(holder, most) for holder in number], np.float64),
+            tuple(tuple(number[holder] for holder in each) for each in sets),
+            set_of,
+        )
+
+    @classmethod
+    def of_columns(cls, columns: Mapping[str, Any]) -> RowLimits:
+        """The limits of `columns`; none where these are empty."""
+        if not columns:
+            return cls()
+        return cls(
+            tuple((kind, name) for kind, name in columns["holders"]),
+            columns["most"],
+            tuple(map(tuple, columns["sets"])),
+            columns["set_of"],
+        )
+
+    def columns(self) -> dict[str, Any]:
+        """As plain values; empty without limits."""
+        if not self:
+            return {}
+        return {name: getattr(self, name) for name in ("holders", "most", "sets", "set_of")}
 
     def __bool__(self) -> bool:
-        return bool(self.holders)
+        return len(self.sets) > 0
 
-    def take(self, renumbered: Mapping[int, int]) -> RowLimits:
-        """Those of some rows, by their new numbers."""
-        kept = {renumbered[r]: h for r, h in self.holders.items() if r in renumbered}
-        return RowLimits(self.most, kept)
-
-    def in_use(self) -> GpusInUse:
-        """Nothing in use of any of them."""
-        return GpusInUse(lambda holder: limit_of(holder, self.most))
+    def take(self, rows: Rows) -> RowLimits:
+        """Those of some rows, in this order."""
+        if not self:
+            return self
+        return RowLimits(self.holders, self.most, self.sets, self.set_of[rows])

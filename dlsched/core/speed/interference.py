@@ -111,7 +111,7 @@ class SharedSpeed(PerformanceModel):
     """The truth of units that share GPUs: as fast as alone, times what the others leave of it.
 
     A table of steps per second knows its pairs itself; it is asked directly where no unit is
-    limited, so that published runs come out to the last digit.
+    limited, so that its speeds stay the same to the last digit.
 
     Attributes:
         interference: what the others leave.

@@ -17,6 +17,7 @@ import numpy as np
 from dlsched.core.arrays import Bools, Floats
 from dlsched.core.speed.interference import limited
 from dlsched.core.speed.stages import Stages
+from dlsched.core.sums import ordered_sum
 
 BESIDE_ANOTHER = 2.0  # times as long as alone
 
@@ -44,7 +45,7 @@ def iterations_beside(job: Stages, guaranteed: Stages) -> int:
 
 
 def _times_and_over(stage: float, idle: float) -> tuple[int, float]:
-    """How often a stage needs all of an idle time, and what is left (rounded as published)."""
+    """How often a stage needs all of an idle time, and what is left, by the rounding of `%`."""
     return math.floor(stage / idle), stage % idle
 
 
@@ -87,7 +88,7 @@ class OverlappingJobs:
     def _beside_guaranteed(self, row: int, other: int) -> float:
         job, guaranteed = Stages(*self._stages[row]), Stages(*self._stages[other])
         measured = [*job, *guaranteed, *self._iteration_s[[row, other]]]
-        sums = np.array([sum(guaranteed) - stage for stage in guaranteed])
+        sums = np.array([ordered_sum(guaranteed) - stage for stage in guaranteed])
         if np.isnan(measured).any() or (sums <= 0).any():
             return np.nan
         together = iterations_beside(job, guaranteed) * self._iteration_s[other]

@@ -19,7 +19,6 @@ from dlsched.core.allocation import HostShare
 from dlsched.core.arrays import Floats, Ints, Rows, kinds_of
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.cluster.occupancy import Occupancy, Placement
-from dlsched.core.errors import BadInput
 from dlsched.core.speed.truth import PerformanceModel
 from dlsched.core.units import UnitTable
 
@@ -227,17 +226,3 @@ def given_shares(units: UnitTable, rows: Rows, proportional: HostShare) -> Float
     has = np.where(np.isnan(given), asked, given)
     found: Floats = np.where(np.isnan(has), np.array(proportional), has)
     return found
-
-
-def refuse_unknown(models: Sequence[str], profiles: Mapping[str, HostProfile]) -> None:
-    """Refuse a model without a profile.
-
-    Raises:
-        BadInput: names it, and those there are.
-    """
-    for model in models:
-        if model not in profiles:
-            raise BadInput(
-                f"the profile of processors and memory has no model {model!r}; it has "
-                f"{', '.join(sorted(profiles))}"
-            )

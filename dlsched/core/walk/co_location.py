@@ -44,6 +44,7 @@ def may_join(row: int, holder: int, walk: Walk) -> bool:
         and table.homes.get(row, placement) == placement
         and not table.whole_nodes & {row, holder}
         and (not request.is_shaped or fits_shape(request, placement, walk.occupancy.cluster))
+        and not walk.is_over_limit(row, placement.gpus)
         and (walk.tenancy is None or walk.tenancy.over_ceiling(row, placement.gpus) is None)
         and walk.has_host_for(row, placement)
         and not _are_awaited(placement, walk)

@@ -7,7 +7,7 @@ other).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from dlsched.core.arrays import Bools, Rows
 from dlsched.core.gpu_request import GpuRequest
 from dlsched.core.units import RUNNING, Units
 from dlsched.core.walk.counting import choose_by_count, prefix_by_count
+from dlsched.core.walk.room_under_limits import OVER_LIMIT
 from dlsched.core.walk.walk import Walk
 
 ANYWHERE = -1  # every node, as bits
@@ -75,11 +76,13 @@ def _fill(walk: Walk, rows: Rows, *, stop: bool) -> None:
     if not rows.size:
         return
     if walk.counting_decides:
-        choose = prefix_by_count if stop else choose_by_count
-        for pool, where in _by_pool(walk, rows):
-            mine = rows[where]
-            walk.place_fitting(mine[choose(walk.table.gang[mine], walk.free_gpus(pool))])
+        by_pool = _by_pool(walk, rows)
+        fits = _fitting(walk, rows, {pool: walk.free_gpus(pool) for pool, _ in by_pool}, stop=stop)
+        for _, where in by_pool:
+            walk.place_fitting(rows[where][fits[where]])
         return
+    if walk.limits is not None:
+        rows = rows[walk.within_limits(rows)]
     misfits = _Misfits(walk, stop=stop)
     for row in _entitled_first(walk, rows).tolist():
         if misfits.rule_out(row):
@@ -92,6 +95,19 @@ def _fill(walk: Walk, rows: Rows, *, stop: bool) -> None:
                 break
         if not walk.occupancy.free_total and walk.claims is None:
             break
+
+
+def _fitting(walk: Walk, rows: Rows, capacity: Mapping[int, int], *, stop: bool) -> Bools:
+    """Which rows of an order fit into the GPUs of their pools, and under limits, by count alone."""
+    gangs = walk.table.gang[rows]
+    if walk.limits is not None:  # a holder's limit is one over all pools
+        running = walk.table.status[rows] == RUNNING
+        return walk.limits.chosen_by_count(rows, running, gangs, capacity, stop=stop)
+    found = np.zeros(len(rows), np.bool_)
+    choose = prefix_by_count if stop else choose_by_count
+    for pool, where in _by_pool(walk, rows):
+        found[where] = choose(gangs[where], capacity[pool])
+    return found
 
 
 def _place_anew(walk: Walk, rows: Rows, running: Bools, *, stop: bool) -> None:
@@ -127,13 +143,11 @@ def _place_counted(walk: Walk, rows: Rows, running: Bools, *, stop: bool) -> Non
 
 def _chosen_by_count(walk: Walk, rows: Rows, *, stop: bool) -> Bools:
     """Which rows of an order fit if nothing but the number of GPUs counted."""
-    chosen = np.zeros(len(rows), np.bool_)
-    choose = prefix_by_count if stop else choose_by_count
-    for pool, where in _by_pool(walk, rows):
-        mine = rows[where]
-        held = int(walk.table.gpus_now[mine].sum())  # those that wait hold 0
-        chosen[where] = choose(walk.table.gang[mine], walk.free_gpus(pool) + held)
-    return chosen
+    held = walk.table.gpus_now[rows]  # those that wait hold 0
+    capacity = {
+        pool: walk.free_gpus(pool) + int(held[where].sum()) for pool, where in _by_pool(walk, rows)
+    }
+    return _fitting(walk, rows, capacity, stop=stop)
 
 
 def _rebuild_by_trying(walk: Walk, rows: Rows, *, stop: bool) -> None:
@@ -141,6 +155,8 @@ def _rebuild_by_trying(walk: Walk, rows: Rows, *, stop: bool) -> None:
 
     With `stop`, running rows behind a misfit leave, as they would in a rebuild from empty.
     """
+    if walk.limits is not None:
+        rows = rows[walk.within_limits(rows)]
     ordered: list[int] = _entitled_first(walk, rows).tolist()
     misfits = _Misfits(walk, stop=stop)
     running = [place for place, row in enumerate(ordered) if row in walk.occupancy.held]
@@ -176,6 +192,8 @@ def _place_or_push(
     placed = walk.place(row)
     if not isinstance(placed, Refused):
         return None
+    if placed is OVER_LIMIT:
+        return placed  # no other row's GPUs would help it
     start = walk.mark()
     nodes = walk.ctx.pools.nodes[int(walk.table.pool[row])]
     passed: list[int] = []  # cannot help this row, but perhaps the next
@@ -217,6 +235,9 @@ def _preempt_from_tail(walk: Walk, rows: Rows, running: Bools) -> None:
     Rows suspended for nothing stay suspended; one that is met later in the walk is tried again as a
     waiting row.
     """
+    if walk.limits is not None:
+        within = walk.within_limits(rows)
+        rows, running = rows[within], running[within]
     waiting: list[int] = np.flatnonzero(~running).tolist()
     victims: list[int] = np.flatnonzero(running & ~walk.is_protected(rows)).tolist()
     emptied_from = len(rows)  # every row from here on waits, whether or not it ran before
@@ -290,7 +311,9 @@ class _Misfits:
     def add(self, row: int, refusal: Refused) -> None:
         """Remember that a row did not fit."""
         table = self._walk.table
-        if not self._stop:
+        if refusal is OVER_LIMIT:
+            pass  # one that needs less, or counts against other limits, may pass it
+        elif not self._stop:
             self._closed.add(self._ask(row))
         elif row in table.homes:
             pass  # no other row is to wait for these very GPUs

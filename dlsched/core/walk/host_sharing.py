@@ -87,6 +87,7 @@ class HostSharing:
         plain = (
             walk.placement.takes_lowest
             and walk.tenancy is None
+            and walk.limits is None
             and walk.claims is None
             and ctx.pools.whole
             and ctx.gpus_are_alike

@@ -24,9 +24,11 @@ from dlsched.core.errors import PolicyFailed, plural
 from dlsched.core.gpu_request import FreeGpus, GpuRequest, HostResources
 from dlsched.core.host_shares import HostPolicy
 from dlsched.core.stage import ClaimingPlacement, Entitlements, PlacementPolicy
-from dlsched.core.units import WAITING, Units
+from dlsched.core.sums import ordered_sum
+from dlsched.core.units import RUNNING, WAITING, Units
 from dlsched.core.walk.claims import Claims
 from dlsched.core.walk.host_sharing import HostSharing
+from dlsched.core.walk.room_under_limits import OVER_LIMIT, RoomUnderLimits
 from dlsched.core.walk.shape import fits_shape, place_shaped
 from dlsched.core.walk.tenancy import Tenancy
 
@@ -55,6 +57,8 @@ class Walk:
         claims: how rows get GPUs of a placement with a state of its own; None with others.
         host_sharing: how rows get processors and memory, where a part decides that; None: as they
             ask.
+        limits: what limits on GPUs leave; None where no row counts against any.
+        met_ceiling: a tenant's ceiling has refused a row.
         aside: rows that are set aside while the policy decides, by the GPUs that they had.
         filling: joins rows that need parts of GPUs to others, before they get GPUs of their own;
             None where they do so only when no GPU is free.
@@ -89,6 +93,10 @@ class Walk:
         self.tenancy = (
             None if entitlements is None else Tenancy(entitlements, self.table, self.occupancy)
         )
+        self.met_ceiling = False
+        self.limits = (
+            RoomUnderLimits(self.table, self.occupancy.held) if self.table.gpu_limits else None
+        )
         self.host_sharing = (
             None if host is None or not self.tracks_host else HostSharing(self, host)
         )
@@ -114,7 +122,10 @@ class Walk:
         """
         want = self.table.gang.item(row) if gang is None else gang
         self._check_may_start(row, want)
-        refusal = None if self.tenancy is None else self.tenancy.over_ceiling(row, want)
+        refusal = OVER_LIMIT if self.is_over_limit(row, want) else None
+        if refusal is None and self.tenancy is not None:
+            refusal = self.tenancy.over_ceiling(row, want)
+            self.met_ceiling |= refusal is not None
         if refusal is not None:
             return refusal
         if self.claims is not None:
@@ -129,6 +140,25 @@ class Walk:
         if self.filling is not None and nodes == ANYWHERE:
             return self.filling.place(row, want, returns=returns)
         return self.place_anywhere(row, want, nodes, returns=returns)
+
+    def is_over_limit(self, row: int, gang: int | None = None) -> bool:
+        """Do limits leave a row no room for its gang (or `gang` GPUs)?
+
+        A row that ran when the decision began has a right to what it had.
+        """
+        if self.limits is None or row in self.suspended:
+            return False
+        return self.limits.is_over(row, self.table.gang.item(row) if gang is None else gang)
+
+    def within_limits(self, rows: Rows) -> Bools:
+        """Which rows `place` may find room for under limits on GPUs; rows that run, and ran, too.
+
+        The others get none in the rest of the walk, as waiting rows count for nothing.
+        """
+        if self.limits is None:
+            return np.ones(len(rows), np.bool_)
+        found: Bools = self.limits.has_room(rows) | (self.table.status[rows] == RUNNING)
+        return found
 
     def may_return(self, row: int) -> bool:
         """Was a row suspended in this walk, so that it may have its own GPUs back?"""
@@ -179,8 +209,7 @@ class Walk:
             placed = placement.place(GpuRequest(row, gang, table), free[pool])
             where = placement.kept_promise(row, placed)
             occupancy.take(row, where)
-            self.launched[row] = where
-            self._journal.append(("take", row, where))
+            self._launch(row, where)
 
     def _choose(self, row: int, want: int, nodes: int) -> Placement | Refused:
         """Where the placement says; a row that has a home there or not at all."""
@@ -257,8 +286,7 @@ class Walk:
             del self.suspended[row]
             self._journal.append(("rejoin", row, placement))
         else:
-            self.launched[row] = placement
-            self._journal.append(("take", row, placement))
+            self._launch(row, placement)
         return placement
 
     def start_opportunistic(self, row: int, placement: Placement) -> None:
@@ -278,8 +306,7 @@ class Walk:
         self._check_may_start(row, placement.gpus)
         self.occupancy.add_opportunistic(row, placement)
         self._count(row, placement, +1)
-        self.launched[row] = placement
-        self._journal.append(("take", row, placement))
+        self._launch(row, placement)
 
     def promote(self, row: int) -> Refused | None:
         """Let a row that uses what others leave hold its GPUs, if they are free and in its quota.
@@ -315,7 +342,7 @@ class Walk:
             return ""
         there = (holder, *self.occupancy.beside.get(holder, ()), *self.aside.get(placement, ()))
         rows = (row, *there) if row not in there else there
-        if sum(max(share.item(each), UNSAID) for each in rows) > WHOLE:
+        if ordered_sum(max(share.item(each), UNSAID) for each in rows) > WHOLE:
             return "have no room for it"
         if lacking := self.lacks_memory(rows, placement):
             return lacking
@@ -446,6 +473,7 @@ class Walk:
         waiting = [row for row in coming if row not in occupancy.held]
         plain = (
             self.tenancy is None
+            and self.limits is None
             and not self.tracks_host
             and self.ctx.pools.whole
             and self.ctx.min_run <= 0
@@ -567,6 +595,13 @@ class Walk:
         """Say why a row got nothing."""
         self._answer.refused[row] = why
 
+    def tell_limits(self, reasons: Sequence[tuple[Refused, Rows]]) -> None:
+        """Say which limits rows wait for, in the place of what the walk said of limits."""
+        refused = self._answer.refused
+        for row in [row for row, why in refused.items() if why is OVER_LIMIT]:
+            del refused[row]
+        self._answer.over_limits = tuple(reasons)
+
     def wake_at(self, time: float) -> None:
         """Ask to be called again at that time."""
         self._answer.wake_at = min(self._answer.wake_at, _a_time(time))
@@ -609,6 +644,7 @@ class Walk:
                 del self.launched[row]
                 self._answer.grants.pop(row, None)
                 self._give_back(row)
+                self._count_limits(row, placement, -1)
             elif kind == "rejoin":
                 self._give_back(row)
                 self.suspended[row] = placement
@@ -746,8 +782,19 @@ class Walk:
     def take(self, row: int, placement: Placement) -> None:
         """Give a row GPUs that are free, without asking whether it may have them."""
         self._occupy(row, placement)
+        self._launch(row, placement)
+
+    def _launch(self, row: int, placement: Placement) -> None:
+        """Note that a row starts, or goes on elsewhere."""
         self.launched[row] = placement
         self._journal.append(("take", row, placement))
+        self._count_limits(row, placement, +1)
+
+    def _count_limits(self, row: int, placement: Placement, sign: int) -> None:
+        """Count what a row has beyond what it had when the decision began."""
+        if self.limits is not None:
+            had = self.suspended[row].gpus if row in self.suspended else 0
+            self.limits.count(row, sign * max(placement.gpus - had, 0))
 
     def take_back(self, row: int) -> None:
         """Suspend a row without asking whether a policy may."""

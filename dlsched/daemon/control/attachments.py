@@ -11,7 +11,6 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Iterator
-from typing import Any
 
 import grpc
 
@@ -45,7 +44,9 @@ class Attachments:
         self._cluster = cluster
         self._counts: Counter[Hashable] = Counter()
 
-    async def attach(self, inputs: AsyncIterator[Any], caller: Identity) -> AsyncGenerator[Any]:
+    async def attach(
+        self, inputs: AsyncIterator[wire.AttachInput], caller: Identity
+    ) -> AsyncGenerator[wire.AttachOutput]:
         """Connect a client to a shell of a job.
 
         Raises:
@@ -66,7 +67,9 @@ class Attachments:
                     self._cluster.interactive.entered(row.job)
                 yield output
 
-    async def forward(self, inputs: AsyncIterator[Any], caller: Identity) -> AsyncGenerator[Any]:
+    async def forward(
+        self, inputs: AsyncIterator[wire.AttachInput], caller: Identity
+    ) -> AsyncGenerator[wire.AttachOutput]:
         """Connect a client to a port at which a process of a job listens.
 
         Raises:
@@ -159,8 +162,8 @@ class Attachments:
         method: str,
         row: Job,
         target: wire.AttachTarget,
-        inputs: AsyncIterator[Any],
-    ) -> AsyncGenerator[Any]:
+        inputs: AsyncIterator[wire.AttachInput],
+    ) -> AsyncGenerator[wire.AttachOutput]:
         """Pass a client's messages on to the agent of a node, and its answers back."""
         run, node = self._place(row, target)
         stub = self._cluster.agents.stub(node)
@@ -187,16 +190,19 @@ class Attachments:
                 await passing
 
 
-async def _target(inputs: AsyncIterator[Any]) -> wire.AttachTarget:
+async def _target(inputs: AsyncIterator[wire.AttachInput]) -> wire.AttachTarget:
     """What the first message of a call asks for."""
     first = await anext(inputs)
     if not first.HasField("target"):
         raise BadInput("the first message of a connection says to what; this one does not")
-    target: wire.AttachTarget = first.target
-    return target
+    return first.target
 
 
-async def _pass_on(target: wire.AttachTarget, inputs: AsyncIterator[Any], call: Any) -> None:
+async def _pass_on(
+    target: wire.AttachTarget,
+    inputs: AsyncIterator[wire.AttachInput],
+    call: grpc.aio.StreamStreamCall,
+) -> None:
     """Write everything that the client sends to the agent."""
     try:
         await call.write(wire.AttachInput(target=target))

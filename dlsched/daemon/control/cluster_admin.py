@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,11 +14,13 @@ from pathlib import Path
 from dlsched import __version__
 from dlsched.core.cluster.cell_rules import CellRules
 from dlsched.core.cluster.description import ANY_TYPE
-from dlsched.core.errors import BadInput, plural
+from dlsched.core.errors import BadInput, PolicyFailed, plural
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.bounds import check_count, check_text
 from dlsched.daemon.control.predicting.calibration import calibration_of
 from dlsched.daemon.control.shares import put_shares
+from dlsched.daemon.control.submission.storage_bounds import disk_shortage
+from dlsched.daemon.live.nodes import natural
 from dlsched.daemon.round.configured import named_parts, round_settings
 from dlsched.daemon.round.forecasts.later_arrivals import later_of
 from dlsched.daemon.round.snapshot_builder import copy_present
@@ -26,20 +29,19 @@ from dlsched.daemon.settings import Settings, differences, load_settings
 from dlsched.daemon.site_rules.priority_classes import NORMAL
 from dlsched.daemon.site_rules.vc_tree import check_tree
 from dlsched.daemon.supposing.shadow import Shadow
-from dlsched.daemon.tenants import configured
 from dlsched.daemon.trust import DaemonTrust
 from dlsched.daemon.turns import in_turns
 from dlsched.db.records import Event, PolicySet, PolicyState, TenantsConfigured
-from dlsched.db.tenants import FILE, TenantKey, Vc, key_of
 from dlsched.protocol import leader
 from dlsched.protocol.ledger import JobStatus
 from dlsched.protocol.messages import RunId
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.v1 import control_pb2
 from dlsched.system.clock import boottime, wall
+from dlsched.tenants.fields import FILE, TenantKey, Vc, key_of
 
 CHUNK = 256 * 1024
-RECENT_S = 3600.0  # an alarm is a problem for so long
+MOST_NAMED = 5  # nodes, in one problem
 
 
 @dataclass(eq=False, slots=True)
@@ -59,19 +61,29 @@ class ClusterAdmin:
         cluster, driver, rounds = self.cluster, self.cluster.driver, self.rounds
         red: list[str] = []
         yellow: list[str] = []
-        if driver.store_down:
-            red.append(f"cannot store: {driver.store_down}")
+        if driver.store_trouble:
+            red.append(driver.store_trouble)
+        if shortage := disk_shortage(cluster):
+            yellow.append(shortage)
         if rounds.failures:
             where = red if rounds.failures >= cluster.settings.round.red_after else yellow
             where.append(rounds.trouble)
         if rounds.slow:
             yellow.append(rounds.slow)
+        if left_out := cluster.round_state.left_out:
+            yellow.append(
+                f"policy {cluster.round_state.settings.policy} no longer has "
+                f"{', '.join(left_out)}: left out; dlsched admin set-policy stores it anew"
+            )
         if driver.leading:
             late = [n for n in driver.committed.nodes if cluster.is_overdue(n)]
+            away = red if cluster.is_mostly_away() else yellow
             if late:
-                yellow.append(f"nodes late: {', '.join(late[:10])}")
+                away.append(f"nodes late: {', '.join(late[:10])}")
             fenced = {name: cluster.fencing.words(name) for name in late}
             yellow += [f"node {name}: {words}" for name, words in fenced.items() if words]
+            yellow += _problems_of(cluster)
+            away += _away(cluster)
             if driver.committed.orphans:
                 runs = plural(len(driver.committed.orphans), "unknown run")
                 yellow.append(f"{runs} alive: see dlsched admin orphans")
@@ -82,10 +94,16 @@ class ClusterAdmin:
                         f"job {run.key.job} lost its keeper on {node}, where its processes may be"
                         " alive: see dlsched admin run-over"
                     )
+            for name in driver.committed.nodes:
+                yellow += [
+                    f"{name}: a process of job {run.key.job} cannot be killed: boot the node,"
+                    " or see dlsched admin run-over"
+                    for run in driver.committed.stuck_runs_on(name)
+                ]
         certificate = self.trust.problem()
         if certificate is not None:
             yellow.append(certificate)
-        yellow += [text for at, text in driver.alarms if wall() - at < RECENT_S]
+        yellow += driver.alarms.present(wall())
         return ("red" if red else "yellow" if yellow else "green"), [*red, *yellow]
 
     async def status(self) -> control_pb2.StatusReply:
@@ -106,6 +124,7 @@ class ClusterAdmin:
             standbys=standbys,
             health=health,
             problems=why,
+            past=driver.alarms.past(wall()),
             leader=leader,
             epoch=epoch,
             database=f"{store.kind}: {'away' if driver.store_down else 'fine'}",
@@ -153,7 +172,7 @@ class ClusterAdmin:
 
         The live runs are looked at first; those that have ended when the store is read count there.
         """
-        driver, now = self.cluster.driver, self.cluster.now
+        driver, now = self.cluster.driver, wall()
         ledger, table = driver.committed, driver.table
         waiting: Counter[str] = Counter()
         live: dict[RunId, control_pb2.UsageView] = {}
@@ -165,10 +184,10 @@ class ClusterAdmin:
             if row.status is JobStatus.PENDING:
                 waiting[name] += 1
             elif run is not None:
-                gpus, facts = ledger.gpus_of(run), table.facts.get(row.job)
-                mine = control_pb2.UsageView(name=name, gpu_parts_now=gpus)
-                if facts is not None and facts.started_at is not None:
-                    mine.gpu_s = gpus * max(0.0, now - max(facts.started_at, since or 0.0))
+                mine = control_pb2.UsageView(name=name, gpu_parts_now=ledger.gpus_of(run))
+                used = table.live_usage(ledger, row, now)
+                if used is not None:
+                    mine.gpu_s = used.gpu_s if since is None else used.since(since)
                 live[run.key.run_id] = mine
         by = "user" if by_user else "vc"
         past, over = await driver.read(
@@ -215,12 +234,14 @@ class ClusterAdmin:
         Raises:
             BadInput: one line; then everything stays as it is.
         """
-        driver, settings = self.cluster.driver, self.cluster.round_state.settings
+        driver = self.cluster.driver
         driver.require_lead()
         check_count("options", len(request.options), 200)
         for text in (*request.parts.values(), *request.options):
             check_text("policy", text, 1000)
-        wanted = settings.changed(request.parts, request.options)
+        with contextlib.suppress(PolicyFailed):  # it may be what another policy is set for
+            await self.rounds.look_at_stored()
+        wanted = self.cluster.round_state.settings.changed(request.parts, request.options)
         parts, options = wanted.parts, wanted.options
         await self.rounds.validate(wanted)
         row = PolicySet(at=wall(), parts=parts, options=options, actor=caller.name)
@@ -260,12 +281,12 @@ class ClusterAdmin:
         added = {key for key, row in tenants.rows.items() if row.source != FILE}
         operators = {n: vc for n, vc in tenants.vcs().items() if ("vc", n) in added}
         self._refuse_lost_names(new, added)
-        check_tree(operators | {vc.name: vc for vc in configured(new) if isinstance(vc, Vc)})
+        check_tree(operators | {vc.name: vc for vc in new.tenants() if isinstance(vc, Vc)})
         rows: list[object] = [
             Event(at=wall(), kind="reload", actor=actor, text="; ".join(lines)[:2000])
         ]
-        if configured(new) != configured(old):
-            rows.append(TenantsConfigured(tenants=configured(new), at=wall()))
+        if new.tenants() != old.tenants():
+            rows.append(TenantsConfigured(tenants=new.tenants(), at=wall()))
         rows += cluster.drains_of(new, driver.committed.nodes, actor)
         if driver.leading:
             await driver.ask(lambda token: leader.AttachAsked(boottime(), tuple(rows), token))
@@ -287,10 +308,39 @@ class ClusterAdmin:
     def _refuse_lost_names(self, new: Settings, added: set[TenantKey]) -> None:
         """Refuse to remove a partition, virtual cluster or class that a live job is in."""
         driver = self.cluster.driver
-        known = {key_of(each) for each in configured(new)} | added | {("class", NORMAL)}
+        known = {key_of(each) for each in new.tenants()} | added | {("class", NORMAL)}
         kinds = {"partition": "partition", "vc": "vc", "priority_class": "class"}
         for row in driver.committed.jobs.values():
             for field, kind in kinds.items() if not row.status.is_terminal else ():
                 name = driver.table.field(row, field)
                 if name and (kind, name) not in known:
                     raise BadInput(f"{kind} {name} is removed, and job {row.job} is in it")
+
+
+def _away(cluster: Cluster) -> list[str]:
+    """Which nodes are drained, with their reasons, and which are down."""
+    found, nodes = [], sorted(cluster.driver.committed.nodes, key=natural)
+    drained = [name for name in nodes if name in cluster.drained]
+    if drained:
+        words = [f"{name} ({cluster.drained[name].reason})" for name in drained[:MOST_NAMED]]
+        found.append(f"nodes drained: {_some(words, len(drained))}")
+    down = [name for name in nodes if cluster.node_state(name) == "down"]
+    if down:
+        found.append(f"nodes down: {_some(down[:MOST_NAMED], len(down))}")
+    return found
+
+
+def _problems_of(cluster: Cluster) -> list[str]:
+    """What agents say is wrong with their nodes."""
+    described = cluster.agents.described
+    told = [
+        f"{name}: {described[name].problems[0]}"
+        for name in sorted(cluster.driver.committed.nodes, key=natural)
+        if name in described and described[name].problems
+    ]
+    return [f"nodes with problems: {_some(told[:MOST_NAMED], len(told))}"] if told else []
+
+
+def _some(words: Sequence[str], count: int) -> str:
+    more = count - len(words)
+    return ", ".join(words) + (f" and {more} more" if more else "")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 
 from dlsched.core.errors import BadInput, DlschedError, NotAllowed
 from dlsched.daemon.cluster import Cluster
@@ -20,6 +21,7 @@ from dlsched.daemon.control.job_filters import (
     subject,
 )
 from dlsched.daemon.control.restarting import Restarts
+from dlsched.daemon.control.submission.storage_bounds import StorageBounds
 from dlsched.daemon.rpc_errors import NotPossible
 from dlsched.daemon.turns import in_turns
 from dlsched.db.records import Event, HoldChanged
@@ -37,6 +39,16 @@ log = logging.getLogger("dlsched.daemon.control")
 SIGNAL_S = 5.0
 Asked = leader.AttachAsked | leader.CancelAsked | leader.RequeueAsked | leader.SuspendAsked
 AT_ONCE = 200  # jobs changed in one transaction
+# The kinds of events of what could be done without end. What ends a job, and what follows on one of
+# these (a release of what is held, a resume), may always be done.
+BOUNDED: Mapping[int, str] = MappingProxyType(
+    {
+        control_pb2.ACTION_HOLD: "hold",
+        control_pb2.ACTION_RELEASE: "release",
+        control_pb2.ACTION_REQUEUE: "requeue",
+        control_pb2.ACTION_SUSPEND: "suspend",
+    }
+)
 
 
 class _Action:
@@ -100,10 +112,13 @@ class _Action:
         return [self.event(row, "suspend"), asked, held]
 
     def resume(self, row: Job, token: int) -> list[Asked]:
+        held = self.cluster.driver.table.of(row.job).held
+        if held == "admin" and not self.caller.is_operator:
+            raise NotAllowed("an operator holds it")
+        if row.status is JobStatus.PENDING and held:  # its run is over, the hold is not
+            raise NotPossible(f"it is pending, not suspended, and held: dlsched release {row.job}")
         if row.status is not JobStatus.SUSPENDED:
             raise NotPossible(f"it is {row.status.value}, not suspended")
-        if self.cluster.driver.table.of(row.job).held == "admin" and not self.caller.is_operator:
-            raise NotAllowed("an operator holds it")
         run = self.cluster.driver.reserved.live_run(row.job)
         if run is not None and run.gives_way:
             raise NotPossible("others have its GPUs; it goes on when they are free")
@@ -113,7 +128,7 @@ class _Action:
 
 
 async def act(
-    cluster: Cluster, request: control_pb2.ActRequest, caller: Identity
+    cluster: Cluster, request: control_pb2.ActRequest, caller: Identity, storage: StorageBounds
 ) -> control_pb2.ActReply:
     """Do one thing to every job that a filter means."""
     check_text("reason", request.reason, 1024)
@@ -137,6 +152,12 @@ async def act(
     if request.only_count:
         reply.done.extend(subject(row, cluster) for row in rows)
         return reply
+    if kind := BOUNDED.get(request.action):
+        new = [
+            row for row in rows if kind != "release" or not cluster.driver.table.of(row.job).held
+        ]
+        if new:
+            await storage.take_action(caller.name, kind, len(new), len(request.reason))
     for start in range(0, len(rows), AT_ONCE):
         some = rows[start : start + AT_ONCE]
         if request.action == control_pb2.ACTION_SIGNAL:

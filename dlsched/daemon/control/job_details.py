@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -37,6 +37,7 @@ from dlsched.rpc.job_fields import put_fields
 from dlsched.rpc.v1 import control_pb2
 
 MOST = 100  # jobs in one answer
+MOST_BYTES = 8 << 20  # of their scripts and arguments, beside those of the first one
 OWNERS_ONLY = ("cause", "stacks")  # events whose text is from inside the job
 PATIENCE_S = 2.0  # with predictions: what is known by then is shown
 
@@ -75,13 +76,15 @@ class JobDetails:
         skip, store = max(request.skip, 0), cluster.driver.store
         rows, ids = rows[skip : skip + MOST], ids[max(skip - len(rows), 0) :]
         ids = ids[: MOST - len(rows)]
+        stored = await cluster.driver.read(partial(store.jobs, ids)) if ids else []
+        rows, ids = self._within(rows, ids, stored)
+        stored = [each for each in stored if each.job.job in ids]
         pasts = await cluster.driver.read(partial(store.pasts, [*(row.job for row in rows), *ids]))
         position = cluster.live.position
         if any(position(row.job) is not None for row in rows if row.status is JobStatus.PENDING):
             starts = await self.predictions.starts(PATIENCE_S)
         else:
             starts = {}
-        stored = await cluster.driver.read(partial(store.jobs, ids)) if ids else []
         mine = [
             row.job
             for row in (*rows, *(each.job for each in stored))
@@ -97,6 +100,20 @@ class JobDetails:
             reply.jobs.append(self._stored_detail(each, caller, pasts[each.job.job]))
             _put_content(reply.jobs[-1], each.job, contents.get(each.job.job))
         return reply
+
+    def _within(
+        self, rows: list[Job], ids: list[JobId], stored: Sequence[StoredJob]
+    ) -> tuple[list[Job], list[JobId]]:
+        """The first of some jobs, live ones and `ids`, whose scripts one answer may have."""
+        table, total = self.cluster.driver.table, 0
+        specs = {each.job.job: each.spec for each in stored}
+        for place, spec in enumerate((*map(table.spec, rows), *map(specs.get, ids))):
+            if spec is not None:
+                shared = len(spec.array.tasks) if spec.array is not None else 1
+                total += spec.content_bytes * shared
+            if place and total > MOST_BYTES:
+                return rows[:place], ids[: max(place - len(rows), 0)]
+        return rows, ids
 
     def _stored_detail(
         self, stored: StoredJob, caller: Identity, past: JobPast
@@ -203,7 +220,7 @@ class JobDetails:
                 run=each.run.key.run,
                 started_at=each.released_at or each.assigned_at,
                 end=each.end if mine else without_words(each.end),
-                executed_s=each.executed_s,
+                executed_s=each.received.held_s,
             )
             if each.ended_at is not None:
                 view.ended_at = each.ended_at

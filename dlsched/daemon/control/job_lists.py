@@ -15,12 +15,14 @@ from dlsched.daemon.control.job_filters import (
     live_jobs,
     stored_filter,
 )
-from dlsched.daemon.control.submission.arrays import fold_tasks
 from dlsched.daemon.control.views import LiveViews, Views, stored_views
+from dlsched.daemon.leader_driver import LeaderDriver
 from dlsched.daemon.predictions import Predictions
 from dlsched.daemon.rounds import Rounds
-from dlsched.db.reading.queries import StoredJob
+from dlsched.db.reading.filters import Filter
+from dlsched.db.reading.queries import After, StoredJob
 from dlsched.db.records import JobSpec
+from dlsched.jobs.task_sets import fold_tasks
 from dlsched.protocol.ledger import Job, JobStatus
 from dlsched.protocol.messages import JobId
 from dlsched.rpc.columns import pack
@@ -157,21 +159,12 @@ class JobLists:
             after = await driver.read(
                 partial(store.before_last, wanted, left, since=since, until=until)
             )
-        while left is None or left > 0:
-            size = PAGE if left is None else min(PAGE, left)
-            found = await driver.read(
-                partial(
-                    driver.store.history, wanted, since=since, until=until, after=after, limit=size
-                )
-            )
-            if found:
-                yield _stored_page(found, caller)
-                for stored in found:
-                    unsent.pop(stored.job.job, None)
-                after = found[-1].after
-                left = None if left is None else left - len(found)
-            if len(found) < size:
-                break
+        async for found in ended_pages(
+            driver, wanted, since=since, until=until, after=after, most=left
+        ):
+            yield _stored_page(found, caller)
+            for stored in found:
+                unsent.pop(stored.job.job, None)
         for some in each_page(list(unsent), PAGE):
             jobs = driver.committed.jobs
             live = [jobs[job] for job in some if job in jobs and not jobs[job].status.is_terminal]
@@ -179,8 +172,8 @@ class JobLists:
             over = tuple(set(some).difference(row.job for row in live))
             if over:
                 ended = replace(wanted, jobs=over, elements=())
-                found = await driver.read(partial(driver.store.history, ended, limit=PAGE))
-                yield _stored_page(found, caller)
+                async for found in ended_pages(driver, ended):
+                    yield _stored_page(found, caller)
             await asyncio.sleep(0)
 
 
@@ -206,3 +199,26 @@ def _page(
 def _stored_page(found: list[StoredJob], caller: Identity) -> control_pb2.HistoryPage:
     """A page of ended jobs."""
     return _page(stored_views(found), (each.spec for each in found), caller)
+
+
+async def ended_pages(
+    driver: LeaderDriver,
+    wanted: Filter,
+    *,
+    since: float | None = None,
+    until: float | None = None,
+    after: After | None = None,
+    most: int | None = None,
+) -> AsyncIterator[list[StoredJob]]:
+    """Ended jobs by their end, in pages; see `Reads.history`."""
+    while most is None or most > 0:
+        size = PAGE if most is None else min(PAGE, most)
+        page = partial(
+            driver.store.history, wanted, since=since, until=until, after=after, limit=size
+        )
+        found = await driver.read(page)
+        if not found:
+            return
+        yield found
+        after = found[-1].after
+        most = None if most is None else most - len(found)

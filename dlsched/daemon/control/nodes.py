@@ -12,6 +12,7 @@ from dlsched.daemon.enforcing.enforcement import evict
 from dlsched.daemon.live.nodes import natural
 from dlsched.daemon.nodes.agents import Described
 from dlsched.db.records import Drained, Event
+from dlsched.nodes.fields import REPORTED
 from dlsched.protocol import leader
 from dlsched.protocol.ledger import Run
 from dlsched.protocol.messages import GpuId, JobId, NodeName, RunId
@@ -82,10 +83,9 @@ def _view(cluster: Cluster, name: NodeName) -> control_pb2.NodeView:
     view.why = "; ".join(filter(None, (view.why, *more)))
     if described is not None:
         facts = described.facts
-        if facts.cpus:
-            view.cpus = facts.cpus
-        if facts.memory_bytes:
-            view.memory_bytes = facts.memory_bytes
+        for row in REPORTED.values():
+            if row.shown and (value := getattr(facts, row.reported)):
+                setattr(view, row.shown, value)
         view.launcher = facts.launcher
         view.agent_version = facts.version
         view.capabilities.extend(facts.capabilities)
@@ -254,10 +254,12 @@ async def confirm_over(
     for text in dict.fromkeys(request.jobs):
         if not text.isdecimal() or len(text) > LONGEST_ID:
             raise BadInput(f"{text[:40]!r} is no job id")
-        run = driver.committed.live_run(JobId(int(text)))
-        nodes = driver.state.doubtful_nodes(run) if run is not None else []
+        job = JobId(int(text))
+        run = driver.committed.live_run(job) or driver.committed.stuck_run(job)
+        nodes = [] if run is None else run.stuck_on or driver.state.doubtful_nodes(run)
         if run is None or not nodes:
-            reply.failed.add(subject=f"job {text}", why="no node is in doubt about its run")
+            why = "no node is in doubt about its run, or cannot end it"
+            reply.failed.add(subject=f"job {text}", why=why)
             continue
         note = Event(
             at=wall(), kind="run-over", actor=caller.name, job=run.key.job,

@@ -10,8 +10,8 @@ from dlsched.core.errors import BadInput, NotAllowed, not_known
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.live import job_columns as c
 from dlsched.daemon.tenants import TenantsOfUser
-from dlsched.db.tenants import Reservation
 from dlsched.system.clock import wall
+from dlsched.tenants.fields import Reservation
 
 NAMED = 3  # jobs that an error names at most
 

@@ -9,6 +9,7 @@ from dlsched.core.errors import BadInput, plural
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control import bounds
 from dlsched.daemon.control.job_filters import owned_job
+from dlsched.daemon.control.job_lists import ended_pages
 from dlsched.daemon.control.views import word
 from dlsched.daemon.reported.curves import JobCurves
 from dlsched.db.reading.filters import ArrayElements, Filter
@@ -109,8 +110,10 @@ async def sweep(
         raise BadInput(f"job {request.job}: not a sweep; `dlsched submit --sweep` makes one")
     first, count = JobId(named - spec.index), len(spec.array.tasks)
     whole = Filter(elements=(ArrayElements(array_job=first),))
-    ended = await driver.read(partial(driver.store.history, whole, limit=count))
-    elements = {stored.job.job: _element(stored.job, stored.state, stored.end) for stored in ended}
+    elements: dict[JobId, control_pb2.SweepElement] = {}
+    async for ended in ended_pages(driver, whole):
+        for stored in ended:
+            elements[stored.job.job] = _element(stored.job, stored.state, stored.end)
     for job in map(JobId, range(first, first + count)):
         if job in jobs:
             elements[job] = _element(jobs[job], word(jobs[job], driver.committed.live_run(job)))

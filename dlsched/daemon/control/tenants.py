@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import fields, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from dlsched.core.cluster.host_lists import expand
-from dlsched.core.errors import BadInput, not_known
+from dlsched.core.errors import BadInput, NotAllowed, not_known
 from dlsched.core.sharing.gpu_limits import EVERY_USER
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control import bounds
@@ -17,8 +18,14 @@ from dlsched.daemon.control.reservations import check_reservation
 from dlsched.daemon.tenants import with_window
 from dlsched.daemon.turns import in_turns
 from dlsched.db.records import Event, TenantRemoved, TenantSet
-from dlsched.db.tenants import (
+from dlsched.protocol.ledger import JobStatus
+from dlsched.rpc.identity import Identity
+from dlsched.rpc.v1 import control_pb2
+from dlsched.system.clock import wall
+from dlsched.tenants.field import Row, rows_of
+from dlsched.tenants.fields import (
     KINDS,
+    NAME,
     QUOTA_KINDS,
     Account,
     PriorityClass,
@@ -27,28 +34,9 @@ from dlsched.db.tenants import (
     Tenant,
     key_of,
 )
-from dlsched.protocol.ledger import JobStatus
-from dlsched.rpc.identity import Identity
-from dlsched.rpc.v1 import control_pb2
-from dlsched.system.clock import wall
 
-NAME = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
+TENANT = re.compile(NAME)
 MONTH_S = 30 * 86400.0
-LIMITS: dict[str, tuple[float, float]] = {
-    "gpus": (0, 1_000_000),
-    "guaranteed": (0, 1_000_000),
-    "jobs": (0, 1_000_000_000),
-    "gpu_hours": (0.0, 1e12),
-    "window_s": (60.0, 10 * 366 * 86400.0),
-    "weight": (0.0, 1e12),
-    "gpus_per_user": (0, 1_000_000),
-    "jobs_per_user": (0, 1_000_000_000),
-    "priority": (-1e12, 1e12),
-    "grace_s": (0.0, bounds.LONGEST_S),
-    "max_time_s": (1.0, bounds.LONGEST_S),
-    "start_at": (0.0, 1e11),
-    "end_at": (0.0, 1e11),
-}
 
 
 # -- listing ---------------------------------------------------------------------------------------
@@ -86,7 +74,7 @@ def _view(cluster: Cluster, row: TenantSet, held: Held) -> control_pb2.Tenant:
         if isinstance(value, tuple):
             getattr(message, name).extend(value)
         elif value is not None:
-            setattr(message, "is_default" if name == "default" else name, value)
+            setattr(message, name, value)
     if isinstance(tenant, Account):
         del message.users[:]
         message.users.extend(sorted(cluster.tenants.members(tenant.name)))
@@ -144,6 +132,8 @@ async def set_tenant(
     kind = request.tenant.WhichOneof("tenant")
     if kind is None:
         raise BadInput("tenant: it is empty")
+    if kind == "partition":
+        raise NotAllowed("partitions are set in the configuration")
     message = getattr(request.tenant, kind)
     name = _named(kind, message)
     known = cluster.tenants.rows.get((kind, f"{message.kind} {name}" if kind == "quota" else name))
@@ -152,7 +142,7 @@ async def set_tenant(
     elif kind == "quota":
         start = Quota(kind=message.kind, name=name)
     else:
-        start = KINDS[kind](name=name)
+        start = cast(Any, KINDS[kind])(name=name)
     changed = replace(start, **_values(kind, message, request.fields))
     if isinstance(changed, Quota):
         changed = with_window(changed, MONTH_S)
@@ -206,40 +196,40 @@ def _named(kind: str, message: Any) -> str:
             raise BadInput(f"a quota is of a {', '.join(QUOTA_KINDS)}, not {message.kind!r}")
         if message.kind == "user" and name == EVERY_USER:
             return name
-    if not NAME.fullmatch(name):
+    if not TENANT.fullmatch(name):
         raise BadInput(f"{kind} {name[:64]!r}: not a name (letters, digits, _ . @ -; at most 64)")
     return name
 
 
-def _values(kind: str, message: Any, wanted: Any) -> dict[str, Any]:
+def _values(kind: str, message: Any, wanted: Iterable[str]) -> dict[str, Any]:
     """The fields that change, checked."""
-    known = {f.name: f for f in fields(KINDS[kind])}
+    rows = rows_of(KINDS[kind])
     found: dict[str, Any] = {}
     for name in wanted:
-        fixed = ("name", "kind", *(("users",) if kind == "account" else ()))
-        if name not in known or name in fixed:
+        row = rows.get(name)
+        if row is None or not row.settable:
             bounds.check_text("field", name)
             raise BadInput(f"a {kind} has no field {name!r} that can be set")
-        value = getattr(message, name)
-        if not isinstance(value, (str, int, float)):
-            found[name] = tuple(dict.fromkeys(bounds.check_text(name, each) for each in value))
-        elif isinstance(value, str):
-            found[name] = _text(kind, name, value)
-        elif not message.HasField(name):
-            found[name] = known[name].default
-        elif isinstance(value, bool):
-            found[name] = value
-        elif isinstance(value, int):
-            found[name] = bounds.check_whole(name, value, *map(int, LIMITS[name]))
-        else:
-            found[name] = bounds.check_number(name, value, *LIMITS[name])
+        found[name] = _checked(row, message)
     return found
 
 
-def _text(kind: str, name: str, value: str) -> str:
-    bounds.check_text(name, value, 4096)
-    if kind in ("vc", "reservation") and name == "nodes" and value:
-        expand("nodes", value)
+def _checked(row: Row, message: Any) -> Any:
+    """The value of a field, within the bounds of its row."""
+    name, value = row.name, getattr(message, row.name)
+    if row.form == "names":
+        value = tuple(dict.fromkeys(bounds.check_text(name, each) for each in value))
+    elif row.form in ("text", "hosts"):
+        bounds.check_text(name, value, 4096)
+        if row.form == "hosts" and value:
+            expand("nodes", value)
+            value = value.lower()
+    elif not message.HasField(name):
+        value = row.default
+    elif row.form == "whole":
+        bounds.check_whole(name, value, int(row.least), int(row.most))
+    elif row.form != "flag":
+        bounds.check_number(name, value, row.least, row.most)
     return value
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import pwd
-from typing import Any
 
 from dlsched.core.errors import BadInput, NotAllowed
 from dlsched.daemon.control.bounds import check_text
@@ -34,7 +33,9 @@ class TokenService:
     tokens: TokenStore
 
     @answered
-    async def CreateToken(self, request: Any, context: Any) -> Any:  # noqa: N802  # the wire's name
+    async def CreateToken(  # noqa: N802
+        self, request: control_pb2.CreateTokenRequest, context: object
+    ) -> control_pb2.CreateTokenReply:
         """Make a token for the caller; an operator may make one for any user."""
         caller = identity_of(context)
         user = request.user or caller.name
@@ -63,7 +64,9 @@ class TokenService:
             raise TooMuch(f"{user} has made {made} tokens in {days}, at most {MADE_BY_ONE}")
 
     @answered
-    async def ListTokens(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def ListTokens(  # noqa: N802
+        self, request: control_pb2.ListTokensRequest, context: object
+    ) -> control_pb2.ListTokensReply:
         """List the caller's tokens; an operator may list all."""
         caller = identity_of(context)
         if request.all_users and not caller.is_operator:
@@ -75,7 +78,9 @@ class TokenService:
         return control_pb2.ListTokensReply(tokens=[_view(record) for record in found])
 
     @answered
-    async def RevokeToken(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def RevokeToken(  # noqa: N802
+        self, request: control_pb2.RevokeTokenRequest, context: object
+    ) -> control_pb2.RevokeTokenReply:
         """Revoke a token now."""
         caller = identity_of(context)
         known = await self.tokens.find_token(request.token_id)

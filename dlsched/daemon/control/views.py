@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
+from dlsched.core.service_clock import NEW
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.job_table import Facts, JobTable
 from dlsched.daemon.predictions import JobForecast
@@ -26,7 +27,7 @@ from dlsched.rpc.conversion import to_wire
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.job_fields import put_fields
 from dlsched.rpc.v1 import control_pb2
-from dlsched.system.clock import boottime
+from dlsched.system.clock import wall
 
 LEAVING = {
     StopReason.MIGRATE: "MIGRATING",
@@ -110,7 +111,7 @@ class LiveViews:
 
     def of(self, rows: Sequence[Job], *, brief: bool = False) -> Views:
         """The views of some jobs, with their times up to now; `brief`: without `asked`."""
-        cluster, now = self._cluster, boottime()
+        cluster, at = self._cluster, wall()
         table, position = cluster.driver.table, cluster.live.position
         specs = list(map(JobTable.spec, rows))
         facts = [table.of(row.job) for row in rows]
@@ -118,7 +119,6 @@ class LiveViews:
         positions: list[int | None] = [None] * len(rows)
         reasons = [""] * len(rows)
         views |= {"state": ["PENDING"] * len(rows), "reason": reasons, "position": positions}
-        views["run_s"] = [each.executed_now(now) for each in facts]
         views["held"] = [bool(each.held) for each in facts]
         views["progress"] = [each.step for each in facts]
         waiting = [row for row in rows if row.status is JobStatus.PENDING]
@@ -130,13 +130,13 @@ class LiveViews:
                 if row.job in cluster.curves.jobs:
                     views.put(place, training=self._training(row.job, None))
             else:
-                views.put(place, **self._started(row, mine))
+                views.put(place, **self._started(row, mine, at))
                 _put_range(views, place, spec)
             if spec.array is not None or mine.updated:
                 views.put(place, array_limit=table.array_limit(row))
         return views
 
-    def _started(self, row: Job, facts: Facts) -> dict[str, Any]:
+    def _started(self, row: Job, facts: Facts, at: float) -> dict[str, Any]:
         """What else is to be said of a job that does not wait."""
         cluster, ledger = self._cluster, self._cluster.driver.committed
         run, home = ledger.live_run(row.job), cluster.live.claims.home(row.job)
@@ -144,6 +144,7 @@ class LiveViews:
         found: dict[str, Any] = {"state": word(row, run)}
         found["reason"] = self.reasons([row])[0] if gave_way else self._held_up(row, run)
         found["training"] = self._training(row.job, run)
+        found["run_s"] = facts.executed_now(at)
         if run is None:
             if not row.status.is_terminal:
                 found["started_at"] = None
@@ -159,9 +160,7 @@ class LiveViews:
         found |= dict.fromkeys((*_USED, "steps"))  # those of its last run
         if facts.calls is not None and facts.calls[0] == run.key.run_id:
             found["steps"] = list(map(to_wire, facts.calls[1]))
-        if facts.clock.running_since is not None:
-            since = 0.0 if facts.started_at is None else cluster.now - facts.started_at
-            found["gpu_s"] = facts.gpu_s + max(0.0, since) * ledger.gpus_of(run)
+        found["gpu_s"] = facts.gpu_s + facts.held_since(at) * ledger.gpus_of(run)
         return found
 
     def _training(self, job: JobId, run: Run | None) -> control_pb2.TrainingNow | None:
@@ -207,8 +206,8 @@ class LiveViews:
 # of the last run that is over
 _USED = ("cpu_s", "peak_memory_bytes", "script_cpu_s", "script_peak_bytes")
 _FACTS = (
-    *("first_started_at", "started_at", "ended_at", "restart_s", "gpu_s"),
-    *("starts", "migrations", "resizes", "lost_s", "cancelled_by"),
+    *("first_started_at", "started_at", "ended_at", "starts", "migrations", "resizes"),
+    "cancelled_by",
 )
 _KEPT = tuple(row for row in FIELDS if row.kept != "no" and row.form != "own")
 _OF_BODY = tuple(row.name for row in _KEPT if row.kept == "body")
@@ -246,10 +245,18 @@ def base_views(
     views = Views(len(rows), _columns(_HERE, [spec.body for spec in specs]))
     views |= _columns(_FACTS, facts)
     views |= _columns(("job", "preemptions", "failures"), rows)
-    views |= _columns(("user", "submitted_at"), specs)
+    views |= _columns(("user",), specs)
+    views["submitted_at"] = [
+        spec.submitted_at + mine.moved_s for spec, mine in zip(specs, facts, strict=True)
+    ]
     views["run"] = [row.runs for row in rows]
     views["interactive"] = [bool(spec.body.terminal) for spec in specs]
-    views["starting_s"] = [each.starting_s + each.run_restart_s for each in facts]
+    accounts = [NEW if each.served is None else each.served.account for each in facts]
+    views["run_s"] = [each.held_s for each in accounts]  # of thousands of jobs: without calls
+    views["gpu_s"] = [each.attained for each in accounts]
+    views["lost_s"] = [each.lost_s for each in accounts]
+    views["starting_s"] = [each.restart_s for each in accounts]
+    views["restart_s"] = [None if each.served is None else each.restart_s for each in facts]
     for place, (row, spec, mine) in enumerate(zip(rows, specs, facts, strict=True)):
         if spec.array is not None:
             views.put(
@@ -302,7 +309,6 @@ def stored_views(found: Sequence[StoredJob]) -> Views:
     specs = list(map(JobTable.spec, rows))
     views = base_views(rows, specs, facts)
     views |= _columns(("state", "nodes", "gpu_used"), found)
-    views["run_s"] = [each.executed_s for each in facts]
     for place, (each, spec) in enumerate(zip(found, specs, strict=True)):
         reason = each.job.reason or (each.end if each.state != "COMPLETED" else "")
         views.put(place, reason=with_cause(reason, each.cause))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from itertools import chain, islice
 
 import numpy as np
 
@@ -16,23 +18,29 @@ from dlsched.protocol.messages import JobId, StopReason
 from dlsched.system.clock import boottime, wall
 
 LATE_S = 60.0  # the node's keeper ends a run at its time limit; so long after it the daemon asks
+AT_ONCE = 200  # jobs and runs that are ended in one transaction, and one turn of the event loop
 Asked = leader.StopAsked | leader.CancelAsked | leader.AttachAsked | leader.FollowerGivenUp
+Ending = tuple[Asked, ...]  # of one job or run
 
 
-def enforce(cluster: Cluster) -> None:
+async def enforce(cluster: Cluster) -> None:
     """Note which nodes are late, and end what may not go on; called once a second by the leader."""
     cluster.note_silence()
     evict(cluster)
     _drop_reservations(cluster)
-    asked = (
-        *_never_satisfied(cluster),
-        *_past_deadline(cluster),
-        *_over_limit(cluster),
-        *_without_client(cluster),
-        *_not_ready(cluster),
+    driver, live = cluster.driver, cluster.live
+    found = chain(
+        _never_satisfied(cluster),
+        _past_deadline(cluster),
+        _over_limit(cluster),
+        _without_client(cluster),
+        _not_ready(cluster),
     )
-    if asked:
-        cluster.driver.step(leader.Together(boottime(), asked))
+    while some := list(islice(found, AT_ONCE)):
+        driver.step(leader.Together(boottime(), tuple(chain.from_iterable(some))))
+        await asyncio.sleep(0)  # thousands may depend on one job that was cancelled
+        if not driver.leading or cluster.live is not live:
+            return  # another term has begun
 
 
 def _drop_reservations(cluster: Cluster) -> None:
@@ -62,19 +70,16 @@ def evict(cluster: Cluster) -> None:
         driver.step(leader.Together(moment, stops))
 
 
-def _never_satisfied(cluster: Cluster) -> list[Asked]:
+def _never_satisfied(cluster: Cluster) -> Iterator[Ending]:
     """Cancel pending jobs whose dependencies can never hold."""
-    found: list[Asked] = []
     for job, why in cluster.live.eligibility.never_satisfied(cluster.now):
         row = cluster.driver.reserved.jobs.get(job)
         if row is not None and row.status is JobStatus.PENDING:
-            found += _cancel(job, "DependencyNeverSatisfied", why)
-    return found
+            yield _cancel(job, "DependencyNeverSatisfied", why)
 
 
-def _past_deadline(cluster: Cluster) -> list[Asked]:
+def _past_deadline(cluster: Cluster) -> Iterator[Ending]:
     """Cancel jobs whose strict deadline has passed; a running job is asked to stop."""
-    found: list[Asked] = []
     driver, now, jobs = cluster.driver, wall(), cluster.live.jobs
     strict = np.nan_to_num(jobs["deadline_kind"]) == STRICT
     for row in _rows(cluster, np.isfinite(jobs["deadline"]) & strict):
@@ -85,35 +90,32 @@ def _past_deadline(cluster: Cluster) -> list[Asked]:
             continue
         run = driver.reserved.live_run(row.job)
         if run is None or run.stop is not StopReason.CANCEL:
-            found += _cancel(row.job, "Deadline", "its deadline has passed")
-    return found
+            yield _cancel(row.job, "Deadline", "its deadline has passed")
 
 
-def _without_client(cluster: Cluster) -> list[Asked]:
+def _without_client(cluster: Cluster) -> Iterator[Ending]:
     """Cancel interactive jobs whose client has left before their start."""
-    found: list[Asked] = []
     for job in cluster.interactive.abandoned():
         run = cluster.driver.reserved.live_run(job)
         if run is None or run.stop is not StopReason.CANCEL:
-            found += _cancel(job, "NoClient", "its client has left before the start")
-    return found
+            yield _cancel(job, "NoClient", "its client has left before the start")
 
 
-def _not_ready(cluster: Cluster) -> list[Asked]:
+def _not_ready(cluster: Cluster) -> Iterator[Ending]:
     """Give up runs in place whose ranks have not become ready in time."""
     late = cluster.live.next_runs.late(cluster.now, cluster.settings.round.ready_s)
-    return [leader.FollowerGivenUp(boottime(), run_id) for run_id in late]
+    for run_id in late:
+        yield (leader.FollowerGivenUp(boottime(), run_id),)
 
 
-def _cancel(job: JobId, reason: str, text: str) -> list[Asked]:
+def _cancel(job: JobId, reason: str, text: str) -> Ending:
     now = boottime()
     note = Event(at=wall(), kind="cancel", actor="daemon", job=job, text=text)
-    return [leader.AttachAsked(now, (note,)), leader.CancelAsked(now, -1, job, reason)]
+    return leader.AttachAsked(now, (note,)), leader.CancelAsked(now, -1, job, reason)
 
 
-def _over_limit(cluster: Cluster) -> list[Asked]:
+def _over_limit(cluster: Cluster) -> Iterator[Ending]:
     """Stop runs that are still there long after their time limit."""
-    found: list[Asked] = []
     driver, now = cluster.driver, boottime()
     for row in _rows(cluster, np.isfinite(cluster.live.jobs["time_limit"])):
         run = driver.reserved.live_run(row.job)
@@ -121,14 +123,12 @@ def _over_limit(cluster: Cluster) -> list[Asked]:
             continue
         limit = row.terms.limits.time_s
         if limit is not None and driver.table.of(row.job).clock.seconds(now) > limit + LATE_S:
-            found.append(leader.StopAsked(now, row.job, StopReason.TIME_LIMIT))
-    return found
+            yield (leader.StopAsked(now, row.job, StopReason.TIME_LIMIT),)
 
 
 def _rows(cluster: Cluster, chosen: Bools) -> Iterator[Job]:
     """The ledger's rows of the live jobs for which a column holds."""
-    jobs = cluster.driver.reserved.jobs
     for job in cluster.live.jobs["job"][chosen].tolist():
-        row = jobs.get(JobId(job))
+        row = cluster.driver.reserved.jobs.get(JobId(job))  # it changes while some are ended
         if row is not None:
             yield row

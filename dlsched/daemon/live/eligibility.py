@@ -1,7 +1,8 @@
 """Which pending jobs a policy may see, and why it may not see the others.
 
 Policies do not see a job that is held, has a later begin time, pauses after a failed start, depends
-on other jobs, or is over the limit of its array, partition or tenant. Verdicts on dependencies are
+on other jobs, is over the limit of its array or partition, or whose tenant has used up its
+GPU-hours. Verdicts on dependencies are
 kept until one of the jobs that they name starts or ends. Reasons use Slurm's words where Slurm has
 one.
 """
@@ -28,7 +29,10 @@ from dlsched.daemon.site_rules.partition_access import PartitionAccess
 from dlsched.db.records import JobSpec
 from dlsched.protocol.messages import JobId
 
-HELD = {"admin": "JobHeldAdmin"}  # held by an operator; else by its user
+HELD = {  # by an operator or for its prolog; else by its user
+    "admin": "JobHeldAdmin",
+    "launch": "launch failed requeued held",
+}
 Longest = Mapping[str, float]  # seconds, by partition
 
 
@@ -36,7 +40,7 @@ class Eligibility:
     """Dependencies, array limits and holds of live jobs.
 
     Attributes:
-        held_by: "user" or "admin", of each job that is held.
+        held_by: "user", "admin" or "launch", of each job that is held.
         tenant_limits: quotas of users, accounts and virtual clusters.
     """
 
@@ -61,6 +65,7 @@ class Eligibility:
         self._longest: Longest = {}
         self._access = PartitionAccess()
         self._outside: dict[int, str] = {}  # jobs that their partition is not for, or too long for
+        self._stuck: dict[int, str] = {}  # jobs of which a process cannot be killed, and where
 
     def enter(self, job: int, spec: JobSpec) -> None:
         """Enter a new job."""
@@ -82,6 +87,7 @@ class Eligibility:
         self._verdicts.pop(job, None)
         self._judge_again.pop(job, None)
         self._outside.pop(job, None)
+        self._stuck.pop(job, None)
         self.tenant_limits.forget(job)
         self.held_by.pop(job, None)
         for dependency in spec.body.dependencies:
@@ -89,6 +95,13 @@ class Eligibility:
             waiting.discard(job)
             if not waiting:
                 self._dependents_of.pop(dependency.job, None)
+
+    def note_stuck(self, job: int, why: str) -> None:
+        """Note why a job waits of which a process cannot be killed; empty when there is none."""
+        if why:
+            self._stuck[job] = why
+        else:
+            self._stuck.pop(job, None)
 
     def outcome(self, job: JobId) -> JobOutcome | None:
         """What is known of a job that others depend on; None when nothing is."""
@@ -177,13 +190,8 @@ class Eligibility:
             and self._jobs.get("phase", self._jobs.row_of[job]) == c.PENDING
         ]
 
-    def judge(
-        self, now: float, claimed: Collection[int], positions: Mapping[int, int]
-    ) -> tuple[Bools, dict[int, str]]:
-        """Judge all rows at `now`, of the policy's clock.
-
-        `claimed` jobs have been given GPUs already; `positions` are places in the policy's order,
-        from 1.
+    def judge(self, now: float, claimed: Collection[int]) -> tuple[Bools, dict[int, str]]:
+        """Judge all rows at `now`, of the policy's clock; `claimed` jobs have been given GPUs.
 
         Returns:
             per row, whether policies may see it as waiting; and the reasons of pending jobs that
@@ -200,7 +208,7 @@ class Eligibility:
             job = jobs.get("job", row)
             reasons[job] = self.hindrance(job, now)
         self._limit_arrays(eligible, reasons, claimed)
-        reasons |= self.tenant_limits.apply(jobs, eligible, claimed, positions)
+        reasons |= self.tenant_limits.apply(jobs, eligible, claimed)
         return eligible, reasons
 
     def hindered(self, now: float) -> Bools:
@@ -219,7 +227,7 @@ class Eligibility:
         if jobs.get("held", row):
             return HELD.get(self.held_by.get(job, ""), "JobHeldUser")
         if jobs.get("orphan", row):
-            return "Orphan: an unknown run of it is alive"
+            return self._stuck.get(job, "Orphan: an unknown run of it is alive")
         if jobs.get("begin_at", row) > now:
             return "BeginTime"
         if jobs.get("not_before", row) > now:

@@ -6,6 +6,7 @@ Runs that use what others leave take nothing of it.
 from __future__ import annotations
 
 from dlsched.core.cluster.occupancy import Placement
+from dlsched.core.sums import ordered_sum
 from dlsched.protocol.gpu_shares import WHOLE, is_room
 
 
@@ -76,7 +77,7 @@ class GpuUse:
             return True
         if any(mask & _on(other, node) for other in shared if other != placement):
             return False
-        return is_room(sum(shared.get(placement, ())), share)
+        return is_room(ordered_sum(shared.get(placement, ())), share)
 
 
 def _on(placement: Placement, node: int) -> int:

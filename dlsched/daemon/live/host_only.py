@@ -72,8 +72,10 @@ def _rooms(live: LiveState) -> list[_Room]:
     """What runs leave of each node."""
     rooms = [
         _Room(
-            math.inf if math.isnan(node.cpus) else node.cpus - node.host_cpus,
-            math.inf if math.isnan(node.memory_gb) else node.memory_gb - node.host_memory_gb,
+            math.inf if math.isnan(node.facts.cpus) else node.facts.cpus - node.host_cpus,
+            math.inf
+            if math.isnan(node.facts.memory_gb)
+            else node.facts.memory_gb - node.host_memory_gb,
         )
         for node in live.nodes.all()
     ]

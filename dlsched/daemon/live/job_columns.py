@@ -1,4 +1,4 @@
-"""Columns that grow: the live jobs, one row each, packed when enough of them have ended.
+"""The live jobs: a table of units that grows, and is packed when enough of them have ended.
 
 Rows are in the order of job ids. Invariant: `row_of` names exactly the rows in use, and packing
 keeps their order.
@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dlsched.core.arrays import Bools
+from dlsched.core.arrays import Bools, Floats, Ints
 from dlsched.core.cluster.site_rules import WEEK_S
-from dlsched.core.service_clock import ClockColumns, ServiceClock
+from dlsched.core.service_clock import Account, ServiceClock
 from dlsched.core.sharing.decayed_usage import DecayedUsage
-from dlsched.core.units import UNIT_COLUMNS
+from dlsched.core.units import UNIT_COLUMNS, Kinds, UnitTable
 
 # a job's phase; a suspended job keeps its GPUs, a job that is away does not
 PENDING, HOLDING, SUSPENDED, ENDED, AWAY = 0, 1, 2, 3, 4
@@ -28,36 +27,65 @@ COMPLETED, FAILED = 1, 2
 STAYS, GIVES_WAY, IS_ENDING = 0, 1, 2
 
 _F, _I, _B, _S = np.float64, np.int64, np.bool_, np.int8
-# what policies see as it is; the rest is made for each snapshot, or is of replays alone
-SEEN_BY_POLICIES = tuple(
-    name
-    for name in UNIT_COLUMNS
-    if name
-    not in {"group", "predicted_work", "status", "admitted_at", "rate", "gpu_limit", "gpu_memory"}
-)
-MEASURED = ("gpu_util", "gpu_memory")  # of its GPUs, by the nodes' drivers
-_KINDS: dict[str, tuple[type[np.generic], float | int | bool]] = {
+_SEEN: Kinds = {  # what rounds are told besides
     "job": (_I, 0),
-    **{name: UNIT_COLUMNS[name] for name in SEEN_BY_POLICIES},
-    # what the live world needs besides
+    "runs": (_I, 0),  # the highest run number given
+    "claimed": (_B, False),  # it does not run yet on the GPUs that it has; set for each round
     "expected": (_F, np.nan),  # seconds that its user expects it to run
     "steps_done": (_F, np.nan),  # as its run has reported
     "loss": (_F, np.nan),  # likewise
     "accuracy": (_F, np.nan),  # likewise; unknown after a restart of the daemon until it reports
     "gpu_util": (_F, np.nan),  # per cent of the time in which its GPUs computed, while alone there
-    "gpu_util_s": (_F, 0.0),  # seconds over which that was measured
-    "gpu_memory": (_F, np.nan),  # most GiB that were in use on one of its GPUs, likewise
+}
+_OWN: Kinds = {  # what only the live world needs
+    "gpu_util_s": (_F, 0.0),  # seconds over which `gpu_util` was measured
     "phase": (_S, PENDING),
     "outcome": (_S, 0),
     "leaving": (_S, STAYS),
-    "runs": (_I, 0),  # the highest run number given
     "held": (_B, False),
     "begin_at": (_F, -np.inf),
     "not_before": (_F, -np.inf),  # after a start that failed
     "failed_starts": (_I, 0),
+    "measured_starts": (_I, 0),  # those of which `restart_s` is the sum
     "bytes": (_I, 0),  # of its script, arguments and environment; its part of what an array shares
-    "orphan": (_B, False),  # a run of it that the database does not know is alive
+    "orphan": (_B, False),  # a run of it that is unknown, or cannot be killed, is alive
 }
+
+
+class SeenJobs(UnitTable):
+    """Jobs as a round sees them: units with ids and with what their runs have reported.
+
+    Here `gpu_memory` is what was in use on the fullest of a job's GPUs, in GiB.
+    """
+
+    kinds: ClassVar[Kinds] = {**UNIT_COLUMNS, **_SEEN}
+
+    job: Ints
+    runs: Ints
+    claimed: Bools
+    expected: Floats
+    steps_done: Floats
+    loss: Floats
+    accuracy: Floats
+    gpu_util: Floats
+
+    @classmethod
+    def of_columns(cls, count: int, columns: Mapping[str, NDArray[Any]]) -> Self:
+        """A table of such columns; the others say nothing."""
+        table = cls(count)
+        for name, column in columns.items():
+            setattr(table, name, column)
+        return table
+
+    def telling(self) -> dict[str, NDArray[Any]]:
+        """The columns that say something of any row."""
+        found: dict[str, NDArray[Any]] = {}
+        for name, (_, unknown) in self.kinds.items():
+            column: NDArray[Any] = getattr(self, name)
+            says = ~np.isnan(column) if np.isnan(unknown) else column != unknown
+            if name == "job" or says.any():
+                found[name] = column
+        return found
 
 
 class PackedRow(NamedTuple):
@@ -80,43 +108,58 @@ class PackedRow(NamedTuple):
 
 @cache
 def _kinds_of(names: tuple[str, ...]) -> np.dtype[np.void]:
-    return np.dtype([(name, _KINDS[name][0]) for name in names])
+    return np.dtype([(name, JobColumns.kinds[name][0]) for name in names])
 
 
-class JobColumns:
-    """One array a column, each as long as there is room for.
+class JobColumns(SeenJobs):
+    """The jobs of the live world; each column shows the rows in use of a longer one.
 
     Attributes:
-        count: rows in use.
         row_of: the row of each job.
         usage: what the owners of jobs have used, in this term and before.
+        clock: the jobs' service clocks.
     """
 
+    kinds: ClassVar[Kinds] = {**SeenJobs.kinds, **_OWN}
+    usage: DecayedUsage
+
     def __init__(self, room: int = 64) -> None:
-        self.count = 0
+        super().__init__(0)
         self.usage = DecayedUsage(WEEK_S)
+        self.clock = ServiceClock(self, self.usage)
         self.row_of: dict[int, int] = {}
-        self._columns: dict[str, NDArray[Any]] = {
-            name: np.full(room, fresh, kind) for name, (kind, fresh) in _KINDS.items()
+        self._whole: dict[str, NDArray[Any]] = {
+            name: np.full(room, fresh, kind) for name, (kind, fresh) in self.kinds.items()
         }
+        self._show(0)
+
+    def _show(self, count: int) -> None:
+        self.count = count
+        for name, whole in self._whole.items():
+            setattr(self, name, whole[:count])
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """A column, of the rows in use; writing to it changes the row."""
-        return self._columns[name][: self.count]
-
-    @property
-    def clock(self) -> ServiceClock:
-        """The jobs' service clocks, until a row is added or the rows are packed."""
-        return ServiceClock(cast(ClockColumns, SimpleNamespace(**self._columns)), self.usage)
+        """A column; writing to it changes the row."""
+        column: NDArray[Any] = getattr(self, name)
+        return column
 
     def get(self, name: str, row: int) -> Any:
         """One value, as a plain one."""
-        return self._columns[name].item(row)
+        return getattr(self, name).item(row)
 
     def set(self, row: int | slice, **values: Any) -> None:
         """Set values of one row, or of neighbouring ones."""
         for name, value in values.items():
-            self._columns[name][row] = value
+            getattr(self, name)[row] = value
+
+    def seen(self) -> SeenJobs:
+        """A copy for a round, which may be changed."""
+        return SeenJobs.of_columns(self.count, {name: self[name].copy() for name in SeenJobs.kinds})
+
+    def accounts(self, rows: Sequence[int]) -> list[Account]:
+        """What the jobs in some rows have received."""
+        columns = [self[name][rows].tolist() for name in Account._fields]
+        return [Account(*values) for values in zip(*columns, strict=True)]
 
     def append(
         self,
@@ -134,35 +177,34 @@ class JobColumns:
             values: the same for all.
         """
         first, end = self.count, self.count + len(jobs)
-        if end > len(self._columns["job"]):
-            for name, column in self._columns.items():
-                kind, fresh = _KINDS[name]
-                longer = self._columns[name] = np.full(end + 64 + end // 8, fresh, kind)
+        if end > len(self._whole["job"]):
+            for name, column in self._whole.items():
+                kind, fresh = self.kinds[name]
+                longer = self._whole[name] = np.full(end + 64 + end // 8, fresh, kind)
                 longer[:first] = column[:first]
-        self.count = end
+        self._show(end)
         self.row_of.update(zip(jobs, range(first, end), strict=True))
         self.set(slice(first, end), job=jobs, **values)
         if rows:
             made = np.frombuffer(b"".join([row.values for row in rows]), rows[0].kinds)
             for name in rows[0].kinds.names or ():
-                self._columns[name][first:end] = np.repeat(made[name], counts)
+                self[name][first:end] = np.repeat(made[name], counts)
 
     def sort(self) -> None:
         """Put the rows in the order of their jobs again, after an earlier job came back."""
-        order = np.argsort(self["job"], kind="stable")
-        for column in self._columns.values():
-            column[: self.count] = column[: self.count][order]
-        self.row_of = {job: row for row, job in enumerate(self["job"].tolist())}
+        order = np.argsort(self.job, kind="stable")
+        for name in self.kinds:
+            self[name][:] = self[name][order]
+        self.row_of = {job: row for row, job in enumerate(self.job.tolist())}
 
     def pack(self, keep: Bools) -> list[int]:
         """Drop rows; returns the jobs dropped."""
-        gone: list[int] = self["job"][~keep].tolist()
+        gone: list[int] = self.job[~keep].tolist()
         kept = np.flatnonzero(keep)
-        for name, column in self._columns.items():
-            kind, fresh = _KINDS[name]
+        for name, (kind, fresh) in self.kinds.items():
             packed = np.full(max(64, len(kept) + len(kept) // 2), fresh, kind)
-            packed[: len(kept)] = column[kept]
-            self._columns[name] = packed
-        self.count = len(kept)
-        self.row_of = {job: row for row, job in enumerate(self["job"].tolist())}
+            packed[: len(kept)] = self[name][kept]
+            self._whole[name] = packed
+        self._show(len(kept))
+        self.row_of = {job: row for row, job in enumerate(self.job.tolist())}
         return gone

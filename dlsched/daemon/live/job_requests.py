@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
 from itertools import chain, groupby
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,9 @@ from dlsched.jobs.fields import COLUMNS
 from dlsched.jobs.typed_forms import uses_leftovers
 from dlsched.protocol.gpu_shares import part_of
 from dlsched.protocol.ledger import Job
-from dlsched.protocol.messages import SuspendLevel
+from dlsched.protocol.messages import JobId, SuspendLevel
 
+NOT_MOVED: Mapping[JobId, float] = MappingProxyType({})
 ANY_NUMBER = 1_000_000  # of GPUs: more than a cluster has
 
 
@@ -42,6 +44,8 @@ class JobRequests:
         specs: by job, updates included.
         cooperative: jobs that give way by saving a checkpoint and ending their run.
         highest: the highest job number that there ever was.
+        origin: when the policy's clock shows 0, in seconds since the epoch, by the wall clock as it
+            is set now.
     """
 
     def __init__(
@@ -54,14 +58,29 @@ class JobRequests:
         self.highest = 0
         self._jobs = jobs
         self._constraints = constraints
-        self._origin = origin
+        self.origin = origin
         self._codes: dict[str, dict[str, int]] = {
             "user": {}, "account": {}, "vc": {}, "priority_class": {}, "reservation": {},
         }  # fmt: skip
 
-    def submit(self, jobs: Iterable[Job], now: float) -> dict[int, JobSpec]:
-        """Enter new jobs, in the order of their ids; returns their specs."""
-        specs: dict[int, JobSpec] = {job.job: self._spec_of(job, now) for job in jobs}
+    def submit(
+        self, jobs: Iterable[Job], now: float, moved_s: Mapping[JobId, float] = NOT_MOVED
+    ) -> dict[int, JobSpec]:
+        """Enter new jobs.
+
+        Args:
+            jobs: in the order of their ids.
+            now: seconds of the policy's clock.
+            moved_s: by how much the wall clock was set since some of them were submitted.
+
+        Returns:
+            their specs.
+        """
+        specs: dict[int, JobSpec] = {}
+        for job in jobs:
+            spec = specs[job.job] = self._spec_of(job, now)
+            if moved := moved_s.get(job.job, 0.0):
+                specs[job.job] = replace(spec, submitted_at=spec.submitted_at + moved)
         self.highest = max(self.highest, *specs)
         self.append(specs, now)
         self.expected = {}
@@ -76,14 +95,14 @@ class JobRequests:
                 body=JobBody(name=str(job.job), gang=job.request.gang),
                 user=job.request.user,
                 uid=-1,
-                submitted_at=now + self._origin,
+                submitted_at=now + self.origin,
             )
         return spec
 
     def append(self, specs: Mapping[int, JobSpec], now: float) -> None:
         """Add the rows of jobs; the elements of an array, which ask for the same, in one go."""
         self.specs.update(specs)
-        rows, pools, counts = [], [], []
+        rows, pools, counts, since = [], [], [], []
         for _, alike in groupby(specs.items(), key=_what_is_asked):
             jobs = dict(alike)
             spec = next(iter(jobs.values()))
@@ -91,7 +110,9 @@ class JobRequests:
             rows.append(known.row)
             pools.append(self._constraints.enter(jobs, known.wishes))
             counts.append(len(jobs))
-        self._jobs.append(list(specs), rows, counts, since=now, pool=np.repeat(pools, counts))
+            since.append(spec.submitted_at - self.origin)
+        waits = {"pool": np.repeat(pools, counts), "since": np.repeat(since, counts)}
+        self._jobs.append(list(specs), rows, counts, **waits)
 
     def update(self, job: int, fields: Mapping[str, object]) -> JobSpec:
         """Change fields of a job's body; returns its spec. A run goes on as it started."""
@@ -104,14 +125,20 @@ class JobRequests:
         spec = replace(spec, body=replace(spec.body, **changed), array=array)
         self.specs[job] = spec
         self._constraints.forget(job)
-        asked = self.described(spec)
+        row = self._jobs.row_of[job]
+        asked = self.described(spec, self._jobs.get("submit_time", row))
         pool = self._constraints.enter([job], asked.wishes)
-        self._jobs.set(self._jobs.row_of[job], **asked.row.unpacked(), pool=pool)
+        self._jobs.set(row, **asked.row.unpacked(), pool=pool)
         return spec
 
     def allow_spares(self, job: int, may: bool) -> None:
         """Let a job use spare nodes, as it has lost a node or a GPU, or no longer."""
         if self._constraints.may_use_spares(job, may):
+            self.update(job, {})
+
+    def avoid(self, job: int, nodes: frozenset[str]) -> None:
+        """Keep a job from nodes where its start has failed, and from no other ones."""
+        if self._constraints.avoid(job, nodes):
             self.update(job, {})
 
     def end(self, job: int) -> None:
@@ -161,10 +188,16 @@ class JobRequests:
         """The names that the codes of users, accounts, VCs and priority classes stand for."""
         return {kind: tuple(codes) for kind, codes in self._codes.items()}
 
-    def described(self, spec: JobSpec) -> Described:
-        """What jobs with a spec ask for; it holds as long as this object."""
+    def described(self, spec: JobSpec, submitted: float | None = None) -> Described:
+        """What jobs with a spec ask for; it holds as long as this object.
+
+        Args:
+            spec: of the jobs.
+            submitted: when, by the policy's clock; None: now, by the wall clock as it is set.
+        """
         body = spec.body
-        submitted = spec.submitted_at - self._origin
+        if submitted is None:
+            submitted = spec.submitted_at - self.origin
         gang = body.gpus if body.gang is None else sum(body.gang)
         nodes = 1 if body.gang is None else len(body.gang)
         asked: dict[str, Any] = {
@@ -183,7 +216,7 @@ class JobRequests:
             "owner": self._jobs.usage.number((spec.user, body.account, body.vc), submitted),
             "priority_class": self._code("priority_class", body.priority_class),
             "reservation": self._code("reservation", body.reservation),
-            "begin_at": -math.inf if body.begin_at is None else body.begin_at - self._origin,
+            "begin_at": -math.inf if body.begin_at is None else body.begin_at - self.origin,
             "bytes": spec.content_bytes,
         }
         return Described(body, PackedRow.of(asked), wishes_of(body))

@@ -9,7 +9,7 @@ Invariant: the columns are what a recount from the ledger and the times of its c
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Self
 
 import numpy as np
@@ -38,7 +38,11 @@ from dlsched.db.records import (
     NodeDescribed,
     Progress,
 )
+from dlsched.db.served import JobServed, RunServed
+from dlsched.db.usage import UsedByOwner
+from dlsched.protocol.leader import unkillable
 from dlsched.protocol.ledger import (
+    LONGEST_PAUSE_S,
     OF_SUBMISSIONS,
     Changes,
     Job,
@@ -84,6 +88,7 @@ class LiveColumns:
         speeds: measured speeds of trainings.
         trainings: what elastic jobs have reported.
         origin: seconds since the epoch (UTC) at which the policy's clock shows 0.
+        clock_set_s: by how much the wall clock was set forward since the policy's clock began.
         changed: whether something has happened since the last decision that could start a job.
     """
 
@@ -123,6 +128,8 @@ class LiveColumns:
         self.eligibility.limit_partitions(self.rules.longest_s, self.rules.access)
         self.finished: list[int] = []
         self.changed = False
+        self.clock_set_s = 0.0
+        self._usage_settled = False  # what all owners have used was brought up to now
         self._learn_from = learn_from
         self._ended_rows = 0
         self._now = -math.inf  # of the latest change or judgement
@@ -156,7 +163,8 @@ class LiveColumns:
         ledger, self._now = loaded.ledger, now
         for used in loaded.usage:
             owner = used.user_name, used.account, used.vc
-            self.jobs.usage.restore(owner, used.gpu_s, used.at - self.origin)
+            at = min(used.at - self.origin, now)  # later: the clock was set back meanwhile
+            self.jobs.usage.restore(owner, used.gpu_s, at, used.gpus)
         for name in sorted(ledger.nodes, key=natural):
             self.nodes.refresh(ledger, name)
         for name, facts in loaded.nodes_described.items():
@@ -169,43 +177,59 @@ class LiveColumns:
         for job in jobs:
             job_id = job.job
             self._see_spares(ledger, job_id)
-            self._restore(job, loaded.jobs.get(job_id, JobFacts(job=job_id)))
+            known = loaded.jobs.get(job_id, JobFacts(job=job_id))
+            self._restore(job, known, known.served, now)
             run = ledger.live_run(job_id)
             if run is not None:
+                self.ranges.keep(job_id, len(run.members))
+            if run is not None and known.served and known.served.run_id == run.key.run_id:
+                self.accounting.take(job_id, run)
+            elif run is not None:  # it began before accounts were kept
                 started = loaded.run_times.get(run.key.run_id, (None, None))[0]
                 since = now if started is None else min(started - self.origin, now)
-                self.ranges.keep(job_id, len(run.members))
                 self.accounting.begin(job_id, run, since, counts=False)
+                self._take_over(ledger, known, since)
                 self.accounting.follow(job_id, run, now)
             self.next_runs.see(ledger, job_id, now)
-            self._see_orphan(ledger, job_id)
+            self._see_what_is_alive(ledger, job_id)
         self.requests.highest = ledger.next_job - 1
         self.changed = True
 
-    def _restore(self, job: Job, facts: JobFacts) -> None:
-        """Set what the database has of a job's earlier runs, and its updates."""
+    def _restore(self, job: Job, facts: JobFacts, served: JobServed | None, now: float) -> None:
+        """Set what a job has received so far, what it has reported, and its updates."""
         self._hold(job.job, facts.held)
         if facts.updated:
             self._update(job.job, facts.updated)
-        first, progress = facts.first_started_at, facts.progress
-        saved = facts.executed_s if facts.checkpoint is not None else 0.0
+        row, progress = self.jobs.row_of[job.job], facts.progress
         loss = None if progress is None else progress.loss
         self.jobs.set(
-            self.jobs.row_of[job.job],
-            held_s=facts.executed_s,
-            executed=saved,
-            saved=saved,
-            lost_s=facts.executed_s - saved,
-            attained=facts.gpu_s,
-            starts=facts.starts,
-            preemptions=facts.preemptions,
-            migrations=facts.migrations,
-            resizes=facts.resizes,
-            first_start=np.nan if first is None else first - self.origin,
+            row,
             runs=job.runs,
             steps_done=np.nan if progress is None else progress.step,
             loss=loss if loss is not None and np.isfinite(loss) else np.nan,
         )
+        if served is not None:
+            known = served.moved(-self.origin - self.clock_set_s)
+            if (ahead := known.account.since - now) > 0:  # the clock was set back meanwhile
+                known = known.moved(-ahead)
+                self.accounting.unstored.add(job.job)
+            self.jobs.set(row, **known.account._asdict())
+            if facts.received is not None:
+                self.accounting.received[job.job] = facts.received
+            self.jobs.set(
+                row,
+                measured_starts=known.measured_starts,
+                failed_starts=known.failed_starts,
+                not_before=min(known.not_before, now + LONGEST_PAUSE_S),
+            )
+
+    def _take_over(self, ledger: Ledger, facts: JobFacts, since: float) -> None:
+        """Count how long the start of a job's live run took and what it saved, as it told."""
+        told, saved = facts.progress, facts.checkpoint
+        if told is not None and told.restart_s is not None:
+            self.accounting.restarted(ledger, told.run_id, told.restart_s)
+        if saved is not None:
+            self.accounting.checkpoint(facts.job, saved.run_id, since + saved.executed_s)
 
     def revive(self, jobs: Mapping[JobId, tuple[Job, JobFacts]], now: float) -> None:
         """Enter ended jobs again that are pending now.
@@ -215,20 +239,79 @@ class LiveColumns:
             now: seconds of the policy's clock.
         """
         there = jobs.keys() & self.jobs.row_of.keys()
+        served = {each.job: each for each in self._served(there)}
+        received = self.accounting.received
+        received = {job: received[job] for job in there if job in received}
         if there:
             self.jobs.pack(~np.isin(self.jobs["job"], list(there)))
             self.finished = [other for other in self.finished if other not in there]
             self._ended_rows -= len(there)
-        specs = self.requests.submit([jobs[job][0] for job in sorted(jobs)], now)
+        moved_s = {job: facts.moved_s for job, (_, facts) in jobs.items()}
+        specs = self.requests.submit([jobs[job][0] for job in sorted(jobs)], now, moved_s)
         self.jobs.sort()
         for number, (job, facts) in jobs.items():
             self.ended.pop(number, None)
             self.eligibility.enter_again(number, specs[number])
-            self._restore(job, facts)
+            self._restore(job, facts, served.get(number, facts.served), now)
+            row = self.jobs.row_of[number]
+            if number in received:
+                self.accounting.received[number] = received[number]
+            if number in self.accounting.received:
+                self.accounting.fall_back(number)
+                self.jobs.set(row, since=now)
+                self.accounting.unstored.add(number)
 
     def note_ended(self, stored: StoredJob) -> None:
         """Note the outcome of an ended job that live ones depend on."""
         self.ended[stored.job.job] = outcome_of(stored)
+
+    # -- what is stored of it ----------------------------------------------------------------------
+
+    def rows_to_store(self) -> list[JobServed | RunServed | UsedByOwner]:
+        """What was counted since it was asked last: of jobs, their runs, and their owners.
+
+        It belongs into the transaction of the changes that it follows.
+        """
+        jobs = sorted(job for job in self.accounting.unstored if job in self.jobs.row_of)
+        usage, by_s = self.jobs.usage, self.origin + self.clock_set_s
+        runs, self.accounting.unstored_runs = self.accounting.unstored_runs, {}
+        owners = {self.jobs.get("owner", self.jobs.row_of[job]) for job in jobs}
+        if self._usage_settled:
+            owners = set(range(len(usage.owners)))
+        self.accounting.unstored.clear()
+        self._usage_settled = False
+        return [
+            *self._served(jobs),
+            *(RunServed(run_id=run_id, received=each) for run_id, each in runs.items()),
+            *(
+                UsedByOwner(
+                    user_name=usage.owners[number][0],
+                    account=usage.owners[number][1],
+                    vc=usage.owners[number][2],
+                    gpu_s=usage.value.item(number),
+                    at=usage.at.item(number) + by_s,
+                    gpus=usage.gpus.item(number),
+                )
+                for number in sorted(owners)
+            ),
+        ]
+
+    def _served(self, jobs: Iterable[int]) -> list[JobServed]:
+        """What some jobs in the columns have received."""
+        of = list(jobs)
+        rows = [self.jobs.row_of[job] for job in of]
+        return [
+            JobServed(
+                job=JobId(job),
+                run_id=self.accounting.run_ids.get(job, ""),
+                holds=self.jobs.get("phase", row) == c.HOLDING,
+                account=account,
+                measured_starts=self.jobs.get("measured_starts", row),
+                failed_starts=self.jobs.get("failed_starts", row),
+                not_before=self.jobs.get("not_before", row),
+            ).moved(self.origin + self.clock_set_s)
+            for job, row, account in zip(of, rows, self.jobs.accounts(rows), strict=True)
+        ]
 
     # -- following the ledger ----------------------------------------------------------------------
 
@@ -259,11 +342,16 @@ class LiveColumns:
             self.nodes.refresh(ledger, node)
         for job in touched:
             self._refresh_job(ledger, job, now)
-            if nodes:
-                self._see_orphan(ledger, job)
+            if nodes or change.MemberOver in changes.kinds:
+                self._see_what_is_alive(ledger, job)
         if changes.kinds - _ONLY_TAKE:
             self.request_round()
         self._pack()
+
+    def clock_was_set(self, by_s: float) -> None:
+        """Follow the wall clock, which was set; the policy's clock was not."""
+        self.clock_set_s += by_s
+        self.requests.origin = self.origin + self.clock_set_s
 
     def request_round(self) -> None:
         """Note that something has changed that could start a job: a round must look at it."""
@@ -317,9 +405,11 @@ class LiveColumns:
         if run is not None and self.accounting.run_ids.get(job_id) not in (None, run.key.run_id):
             before = ledger.runs.get(self.accounting.run_ids[job_id])
             handed = before is not None and has_handed_over(before)
-            self.accounting.leave(job_id, now, takes_over=handed)
+            self.accounting.leave(job_id, now, self._ended_at(job_id, ledger, now), keeps=handed)
         if run is None and job_id in self.accounting.run_ids:
-            self.accounting.leave(job_id, now, ledger)
+            ends = job is None or job.status.is_terminal
+            ended = self._ended_at(job_id, ledger, now)
+            self.accounting.leave(job_id, now, ended, ledger, keeps=ends)
         elif run is not None:
             self._follow(job_id, run, now)
         self.next_runs.see(ledger, job_id, now)
@@ -328,6 +418,11 @@ class LiveColumns:
         else:
             self.jobs.set(self.jobs.row_of[job_id], runs=job.runs)
             self._see_spares(ledger, job_id)
+
+    def _ended_at(self, job: JobId, ledger: Ledger, now: float) -> float:
+        """When a job's run has ended that is over, in seconds of the policy's clock."""
+        run = ledger.runs.get(self.accounting.run_ids[job])
+        return self.accounting.ended_at(job, run, now, self.origin + self.clock_set_s)
 
     def _see_spares(self, ledger: Ledger, job: JobId) -> None:
         """Let a job use spare nodes if its last run has lost hardware, or is on a spare node."""
@@ -357,9 +452,7 @@ class LiveColumns:
         self.jobs.set(
             row, phase=c.ENDED, finish=now, outcome=c.COMPLETED if succeeded else c.FAILED
         )
-        if succeeded:  # all that it did counts
-            executed = self.jobs.get("held_s", row) - self.jobs.get("overhead_s", row)
-            self.jobs.set(row, executed=executed)
+        if succeeded:
             self.finished.append(job_id)
         self._ended_rows += 1
         self.claims.drop(job_id)
@@ -369,20 +462,25 @@ class LiveColumns:
         self._reasons.pop(job_id, None)
         self._positions.pop(job_id, None)
 
-    def _see_orphan(self, ledger: Ledger, job: JobId) -> None:
+    def _see_what_is_alive(self, ledger: Ledger, job: JobId) -> None:
+        """Note whether an earlier run of a job is alive, so that it cannot start."""
         row = self.jobs.row_of.get(job)
         if row is not None:
             alive = any(orphan.held.key.job == job for orphan in ledger.orphans.values())
-            self.jobs.set(row, orphan=alive)
+            stuck = ledger.stuck_run(job)
+            self.eligibility.note_stuck(job, "" if stuck is None else unkillable(stuck))
+            self.jobs.set(row, orphan=alive or stuck is not None)
 
     def _pack(self) -> None:
         """Drop the rows of jobs that ended long ago."""
         if self._ended_rows <= max(2 * self._learn_from, self.jobs.count // 2):
             return
         recent = set(self.finished[max(len(self.finished) - self._learn_from, 0) :])
+        recent |= self.accounting.unstored
         ended = self.jobs["phase"] == c.ENDED
         keep = ~ended | np.isin(self.jobs["job"], np.fromiter(recent, np.int64))
         for job in self.jobs.pack(keep):
             self.requests.specs.pop(job, None)
+            self.accounting.received.pop(job, None)
         self.finished = [job for job in self.finished if job in recent]
-        self._ended_rows = len(recent)
+        self._ended_rows = int(np.count_nonzero(self.jobs["phase"] == c.ENDED))

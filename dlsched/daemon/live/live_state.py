@@ -18,11 +18,11 @@ from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.sharing.gpu_limits import Holder
 from dlsched.daemon.live import job_columns as c
 from dlsched.daemon.live.live_columns import LiveColumns
-from dlsched.daemon.live.nodes import ClusterRules
+from dlsched.daemon.live.nodes import ClusterRules, natural
 from dlsched.db.records import JobSpec
-from dlsched.db.tenants import Quota
 from dlsched.protocol.ledger import pause_after
 from dlsched.protocol.messages import GpuId, JobId, NodeName
+from dlsched.tenants.fields import Quota
 
 UNSEEN = "Resources: waits for the next round"  # why a job waits that no round has seen
 
@@ -86,6 +86,7 @@ class LiveState(LiveColumns):
         if rules.site.half_life_s != self.jobs.usage.half_life_s:
             self.jobs.usage.settle(max(self._now, 0.0))  # what was used fades anew from now on
             self.jobs.usage.half_life_s = rules.site.half_life_s
+            self._usage_settled = True
         self.constraints.set_rules(rules)
         self.eligibility.limit_partitions(rules.longest_s, rules.access)
         self.request_round()
@@ -96,12 +97,31 @@ class LiveState(LiveColumns):
         self.eligibility.tenant_limits.change(quotas, parents, live)
         self.request_round()
 
+    def avoid(self, job: JobId, nodes: frozenset[NodeName]) -> None:
+        """Keep a job from some nodes, and from no other ones, if the others could do now."""
+        row = self.jobs.row_of.get(job)
+        if row is None or self.jobs.get("phase", row) == c.ENDED:
+            return
+        self.requests.avoid(job, frozenset(map(str, nodes)))
+        if nodes and not self._could_do(job, row):
+            self.requests.avoid(job, frozenset())
+        self.request_round()
+
+    def _could_do(self, job: JobId, row: int) -> bool:
+        """Whether the nodes of a job's pool that take runs have room for it when they are idle."""
+        body = self.requests.specs[job].body
+        pool = self.constraints.pool_mask(self.jobs.get("pool", row), self.nodes)
+        usable = [x for k, x in enumerate(self.nodes.all()) if x.is_open and pool >> k & 1]
+        gpus = body.gpus if body.gang is None else sum(body.gang)
+        nodes = 1 if body.gang is None else len(body.gang)
+        return len(usable) >= nodes and sum(len(each.gpus) for each in usable) >= gpus
+
     # -- rounds ------------------------------------------------------------------------------------
 
     def judge(self, now: float) -> Bools:
         """Which rows policies may see as waiting; the reasons of the others are noted."""
         self._now = now
-        eligible, reasons = self.eligibility.judge(now, self.claims, self._positions)
+        eligible, reasons = self.eligibility.judge(now, self.claims)
         self._reasons.update(reasons)
         return eligible
 
@@ -146,6 +166,10 @@ class LiveState(LiveColumns):
             if row is not None:
                 self.claims.add(job, self.jobs.get("runs", row) + 1, placement)
         self._reasons.update(reasons)
+        for job, nodes in self.constraints.avoided.items():
+            if job in reasons:
+                names = ", ".join(sorted(nodes, key=natural))
+                self._reasons[job] = f"{reasons[job]}; its start has failed on {names}"
         self._positions = dict(positions)
         self._terms = dict(terms)
         self.changed = self._stamp != self._seen  # by what came after its snapshot
@@ -178,6 +202,7 @@ class LiveState(LiveColumns):
             failures = self.jobs.get("failed_starts", row) + 1
             self.jobs.set(row, failed_starts=failures, not_before=now + pause_after(failures))
             self._reasons[job] = why
+            self.accounting.unstored.add(job)
         self.request_round()
 
     @contextmanager

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-
-import numpy as np
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from dlsched.core.cluster.description import ANY_TYPE, VirtualCluster
 from dlsched.core.cluster.gpus_by_type import ByType, has_each, masks_by_type
@@ -23,13 +22,9 @@ from dlsched.core.cluster.site_rules import SiteRules
 from dlsched.daemon.live.gpu_use import GpuUse
 from dlsched.daemon.reported.training_profiles import Place
 from dlsched.daemon.site_rules.partition_access import PartitionAccess
+from dlsched.nodes.fields import ROWS, NodeFacts
 from dlsched.protocol.ledger import Ledger, NodeStatus, Run
 from dlsched.protocol.messages import GpuId, NodeName, Share
-
-FACTS = (
-    "gpu_type", "gpu_memory_gib", "cpus", "memory_gb", "tmp_gb", "switch", "rack", "domain",
-    "nic_gbps",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,23 +61,16 @@ class ClusterRules:
 
 @dataclass(slots=True)
 class LiveNode:
-    """One node as rounds need it; a fact that is not known is NaN or empty."""
+    """One node as rounds need it."""
 
     name: NodeName
     gpus: list[GpuId] = field(default_factory=list)  # by index
     index_of: dict[GpuId, int] = field(default_factory=dict)
     gpu_type: str = ANY_TYPE
     gpu_types: tuple[str, ...] = ()  # of each GPU by index, in small letters, of several types
-    gpu_memory_gib: float = np.nan  # of the GPU that has least
-    cpus: float = np.nan
-    memory_gb: float = np.nan
-    tmp_gb: float = np.nan  # of the file system of /tmp
+    facts: NodeFacts = NodeFacts()
     host_cpus: float = 0.0  # that jobs without GPUs hold
     host_memory_gb: float = 0.0
-    switch: str = ""
-    rack: str = ""
-    domain: str = ""
-    nic_gbps: float = np.nan
     nvlink: tuple[int, ...] = ()  # the number of each GPU's NVLink domain, by index
     status: NodeStatus = NodeStatus.UP
     drained: bool = False
@@ -184,15 +172,22 @@ class LiveNodes:
         return node
 
     def describe(self, name: str, facts: Mapping[str, object]) -> None:
-        """Note facts about a node: those of `FACTS`; NVLink domains and types by GPU."""
+        """Note facts about a node: its GPUs' type, its `NodeFacts`; links and types by GPU."""
         node = self.get(name)
         if node is None:
             return
-        for key in FACTS:
-            value = facts.get(key)
-            if isinstance(value, str | int | float) and value not in ("", getattr(node, key)):
-                setattr(node, key, value if isinstance(value, str) else float(value))
-                self.version += 1
+        kind = facts.get("gpu_type")
+        if isinstance(kind, str) and kind not in ("", node.gpu_type):
+            node.gpu_type = kind
+            self.version += 1
+        said: dict[str, Any] = {
+            key: float(value) if isinstance(value, int) else value
+            for key in ROWS
+            if isinstance(value := facts.get(key), str | int | float) and value
+        }
+        if any(getattr(node.facts, key) != value for key, value in said.items()):
+            node.facts = replace(node.facts, **said)
+            self.version += 1
         type_of = facts.get("gpu_types")
         if isinstance(type_of, Mapping):
             types = tuple(str(type_of.get(gpu, "")) for gpu in node.gpus)
@@ -269,8 +264,9 @@ class LiveNodes:
         node.shut["next runs"] = 0
         for run in ledger.runs_on(name):
             if run.follows is not None:
-                before = ledger.runs[run.follows].members.get(name)
-                mine = 0 if before is None else node.mask(before.gpus)
+                before = ledger.runs.get(run.follows)  # none, where it was over at a restart
+                has = None if before is None or before.is_over else before.members.get(name)
+                mine = 0 if has is None else node.mask(has.gpus)
                 node.shut["next runs"] |= node.mask(run.members[name].gpus) & ~mine
 
     def placement(self, shares: Iterable[Share]) -> Placement:

@@ -19,10 +19,11 @@ from dlsched.core.cluster.description import GIB
 from dlsched.core.cluster.gpus_by_type import ByType, by_type_of
 from dlsched.daemon.live.job_columns import JobColumns
 from dlsched.daemon.live.nodes import ClusterRules, LiveNodes
-from dlsched.daemon.live.pool_nodes import GB, SPARES, PoolKey, PoolNodes
+from dlsched.daemon.live.pool_nodes import NOT_NODES, SPARES, PoolKey, PoolNodes
 from dlsched.daemon.reported.speeds import Kind, kind_of
 from dlsched.db.records import JobBody
 from dlsched.jobs.fields import FURTHER
+from dlsched.nodes.fields import of_report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +177,7 @@ class PlacementConstraints:
         whole_nodes: jobs that share their nodes with no other job.
         host_only: jobs that have no GPUs; the fewest and the most nodes on which each runs.
         kinds: model and batch size of live jobs, as `kind_of` has them.
+        avoided: the nodes that jobs are kept from, as their starts have failed there.
     """
 
     def __init__(self, rules: ClusterRules) -> None:
@@ -188,6 +190,7 @@ class PlacementConstraints:
         self.kinds: dict[int, Kind] = {}
         self._pools = _Pools()
         self._on_spares: set[int] = set()
+        self.avoided: dict[int, frozenset[str]] = {}  # nodes, by job
         self._extra: dict[str, _Values] = {}
 
     def set_rules(self, rules: ClusterRules) -> None:
@@ -212,7 +215,19 @@ class PlacementConstraints:
         pool: tuple[Any, ...] = wishes.pool
         if not self._on_spares.isdisjoint(jobs):  # one job, which is described anew
             pool = (*pool, SPARES)
+        for job in self.avoided.keys() & jobs if self.avoided else ():  # likewise
+            without = pool[NOT_NODES]
+            kept_from = tuple(sorted({*without, *self.avoided[job]}))
+            pool = (*pool[:NOT_NODES], kept_from, *pool[NOT_NODES + 1 :])
         return self._pools.enter(jobs, pool)
+
+    def avoid(self, job: int, nodes: frozenset[str]) -> bool:
+        """Keep a job from some nodes and from no other ones; returns whether that changes."""
+        changes = self.avoided.get(job, frozenset()) != nodes
+        self.avoided.pop(job, None)
+        if nodes:
+            self.avoided[job] = nodes
+        return changes
 
     def may_use_spares(self, job: int, may: bool) -> bool:
         """Let a job use spare nodes, or no longer; returns whether that changes its pool."""
@@ -226,6 +241,7 @@ class PlacementConstraints:
     def end(self, job: int) -> None:
         """Remove a job that has ended."""
         self._on_spares.discard(job)
+        self.avoided.pop(job, None)
         self.forget(job)
 
     def forget(self, job: int) -> None:
@@ -243,7 +259,7 @@ class PlacementConstraints:
                 del self._extra[name]
 
     def extra_columns(self, jobs: JobColumns) -> dict[str, NDArray[Any]]:
-        """Extra columns of live jobs, `extra:NAME`: floats if every value is a number, or texts."""
+        """Extra columns of live jobs: floats if every value is a number, or texts."""
         made: dict[str, NDArray[Any]] = {}
         for name, values in sorted(self._extra.items()):
             rows = np.fromiter(map(jobs.row_of.__getitem__, values.all), np.intp, len(values.all))
@@ -253,7 +269,7 @@ class PlacementConstraints:
             else:
                 column = np.full(jobs.count, "", np.object_)
                 column[rows] = [str(value) for value in values.all.values()]
-            made[f"extra:{name}"] = column
+            made[name] = column
         return made
 
     @property
@@ -278,13 +294,7 @@ class PlacementConstraints:
             return {}
         if not isinstance(facts, Mapping):
             return {}
-        found = dict(facts)
-        memory = _number(facts.get("memory_bytes"))  # 64-bit numbers are texts in JSON
-        if memory:
-            found["memory_gb"] = memory / GB
-        tmp = _number(facts.get("tmp_bytes"))
-        if tmp:
-            found["tmp_gb"] = tmp / GB
+        found: dict[str, Any] = dict(of_report(facts.get))
         devices = facts.get("gpus")
         if isinstance(devices, list):
             types = {d.get("type", "") for d in devices if isinstance(d, Mapping)} - {""}

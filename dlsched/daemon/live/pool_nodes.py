@@ -21,6 +21,7 @@ GB = 1e9
 SPARES = "spares"  # follows in the key of a pool that has the spare nodes, too
 # virtual cluster, partition, GPU types, only these nodes, not these, a constraint, bytes of /tmp,
 # and what few jobs say: GPUs by type
+NOT_NODES = 4  # the place of "not these" in it
 PoolKey = tuple[
     str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...], str, int, *tuple[str, ...]
 ]
@@ -34,7 +35,7 @@ class PoolNodes:
         self._nodes = nodes.all()
         self._bit = {str(node.name): 1 << index for index, node in enumerate(self._nodes)}
         self._rules = rules
-        self._tmp_bytes = np.array([node.tmp_gb for node in self._nodes]) * GB
+        self._tmp_bytes = np.array([node.facts.tmp_gb for node in self._nodes]) * GB
         self._owners = {tenant.name for tenant in rules.vcs if tenant.nodes}
         owner = {name: tenant.name for tenant in rules.vcs for name in tenant.nodes}
         self._of_owner: defaultdict[str | None, int] = defaultdict(int)

@@ -22,11 +22,10 @@ from dlsched.daemon.turns import in_turns
 from dlsched.daemon.writer import TermBegun
 from dlsched.db.reading.queries import RunUsage
 from dlsched.db.records import TenantRemoved, TenantsConfigured, TenantSet
-from dlsched.db.tenants import Quota
-from dlsched.protocol.gpu_shares import part_of
 from dlsched.protocol.ledger import Changes
 from dlsched.protocol.messages import JobId
 from dlsched.system.clock import wall
+from dlsched.tenants.fields import Quota
 
 log = logging.getLogger("dlsched.daemon.loops.gpu_hours")
 EVERY_S = 30.0
@@ -100,7 +99,7 @@ class GpuHours(LedgerFollower):
             for holder in limits.holders_of(each.user, each.account, each.vc):
                 quota = limits.quota(holder)
                 if quota.gpu_hours is not None:
-                    hours[holder] += _within(each, quota, now)
+                    hours[holder] += each.since(now - (quota.window_s or 0.0)) / 3600.0
         if dict(hours) != limits.used_hours:
             over_before = _over(limits.used_hours, limits.quotas)
             limits.used_hours = dict(hours)
@@ -109,35 +108,11 @@ class GpuHours(LedgerFollower):
                 self._rounds.wake()
 
     def _live(self, now: float) -> Iterator[RunUsage]:
-        """What live runs have used so far, one entry for each of a run's nodes."""
+        """What live runs have used so far."""
         ledger, table = self._cluster.driver.committed, self._cluster.driver.table
-        for run_id in chain.from_iterable(ledger.held_by.values()):
-            run = ledger.runs[run_id]
-            row, facts = ledger.jobs.get(run.key.job), table.facts.get(run.key.job)
-            if row is None or facts is None or facts.started_at is None or not run.released:
-                continue
-            gpus = sum(len(member.gpus) for member in run.members.values())
-            gpus_on_each = gpus / max(len(run.members), 1)  # `held_by` has a run once for each node
-            yield RunUsage(
-                run_id=run_id,
-                user=row.request.user,
-                account=table.field(row, "account") or "",
-                vc=table.field(row, "vc") or "",
-                began_at=facts.started_at,
-                ended_at=now,
-                gpu_s=gpus_on_each
-                * part_of(row.request.gpu_share)
-                * max(now - facts.started_at, 0.0),
-            )
-
-
-def _within(spent: RunUsage, quota: Quota, now: float) -> float:
-    """GPU-hours of a run within a quota's window."""
-    begin = now - (quota.window_s or 0.0)
-    took = spent.ended_at - spent.began_at
-    if took <= 0 or spent.ended_at <= begin:
-        return 0.0
-    return spent.gpu_s / 3600.0 * min((spent.ended_at - begin) / took, 1.0)
+        jobs = {ledger.runs[run_id].key.job for run_id in chain(*ledger.held_by.values())}
+        found = (table.live_usage(ledger, ledger.jobs[job], now) for job in jobs)
+        return (each for each in found if each is not None)
 
 
 def _over(hours: Mapping[Holder, float], quotas: Mapping[Holder, Quota]) -> set[Holder]:

@@ -94,7 +94,9 @@ class JobCounts(LedgerFollower):
         if facts.first_started_at is None:
             return
         self._waiting.discard(row.job)
-        since = max(table.spec(row).submitted_at, table.field(row, "begin_at") or 0.0)
+        since = max(
+            table.spec(row).submitted_at + facts.moved_s, table.field(row, "begin_at") or 0.0
+        )
         vc = table.field(row, "vc") or NO_VC
         self._waits.labels(vc).observe(max(0.0, facts.first_started_at - since))
 

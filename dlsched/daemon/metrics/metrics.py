@@ -170,7 +170,7 @@ def _of_daemon(cluster: Cluster) -> Iterator[Metric]:
         ("leading", "1 while this process leads", driver.leading),
         ("epoch", "The leader's term", driver.state.epoch),
         ("orphans", "Runs that are alive and unknown", len(driver.committed.orphans)),
-        ("store_available", "1 while the database stores", not driver.store_down),
+        ("store_available", "1 while the database stores", not driver.store_trouble),
     ):
         yield gauge(f"dlsched_{name}", text, float(value))
     for name, text, total in (

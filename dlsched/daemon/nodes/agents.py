@@ -10,10 +10,10 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
 
 import grpc
 
+from dlsched.core.sums import ordered_sum
 from dlsched.protocol.messages import NodeName, Nudge
 from dlsched.rpc.call_failures import ChannelClosed, answer
 from dlsched.rpc.conversion import to_wire
@@ -46,7 +46,7 @@ class Described:
         every = self.uses.values()
         busy = [each.utilization for each in every if each.HasField("utilization")]
         used = [each.memory_used_bytes for each in every if each.HasField("memory_used_bytes")]
-        self.utilization = sum(busy) / len(busy) if busy else math.nan
+        self.utilization = ordered_sum(busy) / len(busy) if busy else math.nan
         self.memory_used_bytes = float(sum(used)) if used else math.nan
 
 
@@ -60,7 +60,7 @@ class Agents:
 
     def __init__(
         self,
-        open_channel: Callable[[str, str], Any],
+        open_channel: Callable[[str, str], grpc.aio.Channel],
         stamp: Callable[[], object] = lambda: None,
     ) -> None:
         """Make it without any channel.
@@ -70,7 +70,7 @@ class Agents:
         """
         self._open = open_channel
         self._stamp = stamp
-        self._channels: dict[NodeName, tuple[object, Any]] = {}
+        self._channels: dict[NodeName, tuple[object, grpc.aio.Channel]] = {}
         self.described: dict[NodeName, Described] = {}
         self._nudging: dict[NodeName, asyncio.Task[None]] = {}
         self._next: dict[NodeName, Nudge] = {}
@@ -110,7 +110,7 @@ class Agents:
             known.take_uses(message.uses)
         return news
 
-    def stub(self, node: NodeName) -> Any:
+    def stub(self, node: NodeName) -> node_pb2_grpc.AgentStub | None:
         """A client of a node's agent; None when its address is not known."""
         known = self.described.get(node)
         if known is None or not known.facts.address:
@@ -146,7 +146,7 @@ class Agents:
             self._nudging.pop(node, None)
 
     @staticmethod
-    def _close(channel: Any) -> None:
+    def _close(channel: grpc.aio.Channel) -> None:
         closing = asyncio.get_running_loop().create_task(channel.close())
         closing.add_done_callback(lambda task: task.exception())
 

@@ -7,14 +7,14 @@ configuration says is drained; one that has more is used as configured, and both
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from dlsched.core.cluster.description import ANY_TYPE, GIB
 from dlsched.core.cluster.features import CONTAINER
 from dlsched.daemon.nodes.agents import Agents, Described
 from dlsched.daemon.settings import NodeSection, Settings
+from dlsched.nodes.fields import ROWS, Row, of_report
 from dlsched.protocol.ledger import Node
-
-GB = 1e9
 
 
 def facts_that_count(section: NodeSection | None, described: Described | None) -> dict[str, object]:
@@ -26,12 +26,7 @@ def facts_that_count(section: NodeSection | None, described: Described | None) -
     """
     found: dict[str, object] = {}
     if described is not None:
-        if described.facts.cpus:
-            found["cpus"] = described.facts.cpus
-        if described.facts.memory_bytes:
-            found["memory_gb"] = described.facts.memory_bytes / GB
-        if described.facts.tmp_bytes:
-            found["tmp_gb"] = described.facts.tmp_bytes / GB
+        found |= of_report(partial(getattr, described.facts))
         sizes = [gpu.memory_bytes for gpu in described.facts.gpus if gpu.memory_bytes]
         if sizes:
             found["gpu_memory_gib"] = min(sizes) / GIB
@@ -59,22 +54,20 @@ def mismatches(
         node: as it has registered.
         described: what its agent reported beside that; None: nothing yet.
     """
-    pairs: list[tuple[str, float | None, float, str]] = [
-        ("GPUs", section.gpus or None, len(node.gpus), "")
-    ]
+    gpus = Row(form="number", label="GPUs", exact=True)
+    pairs: list[tuple[Row, object, float]] = [(gpus, section.gpus or None, len(node.gpus))]
     if described is not None:
-        facts = described.facts
-        pairs += [
-            ("CPUs", section.cpus, facts.cpus, ""),
-            ("memory", section.memory_gb, facts.memory_bytes / GB, " GB"),
-        ]
-    for what, wanted, has, unit in pairs:
-        if wanted is None or (not has and what != "GPUs"):
+        reported = of_report(partial(getattr, described.facts))
+        wanted_of = section.facts()
+        pairs += [(ROWS[name], wanted_of.get(name), has) for name, has in reported.items()]
+    for row, wanted, has in pairs:
+        if not isinstance(wanted, int | float):
             continue
         low = has < wanted
-        if low or (has > wanted and what != "memory"):  # a bit more memory is no news
-            word = f"low {what}: " if low else f"{what}: "
-            yield f"{word}{has:.4g}{unit} reported, {wanted:.4g}{unit} in the configuration", low
+        if low or (has > wanted and row.exact):
+            word = f"low {row.label}: " if low else f"{row.label}: "
+            word += f"{has:.4g}{row.unit} reported"
+            yield f"{word}, {wanted:.4g}{row.unit} in the configuration", low
     types = {} if described is None else dict.fromkeys(gpu.type for gpu in described.facts.gpus)
     told = [each for each in types if each not in ("", ANY_TYPE)]
     if section.gpu_type and any(each.lower() != section.gpu_type.lower() for each in told):

@@ -20,9 +20,15 @@ _VERBS = {
     "time_limit_90": "has used 90 % of its time limit",
     "invalid_depend": "was cancelled: its dependency can't be met",
 }
+_PLURAL_VERBS = _VERBS | {
+    "preempt": "were preempted",
+    "requeue": "were queued again",
+    "time_limit": "reached their time limit",
+    "invalid_depend": "were cancelled: their dependency can't be met",
+}
 
 
-def message(notice: Notice, stored: StoredJob, cluster: str) -> dict[str, Any]:
+def message(notice: Notice, stored: StoredJob, cluster: str) -> dict[str, object]:
     """A notice with what is known of its job, as JSON has it; times are UTC.
 
     Args:
@@ -32,13 +38,14 @@ def message(notice: Notice, stored: StoredJob, cluster: str) -> dict[str, Any]:
     """
     spec, facts, record = stored.spec, stored.facts, stored.job.exit
     own = not notice.whole_array and notice.state == stored.state
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "id": notice.key,
         "cluster": cluster,
         "event": notice.event,
         "at": _utc(notice.at),
         "job": notice.job,
         "array": notice.whole_array,
+        "elements": notice.elements,
         "name": spec.name if spec is not None else "",
         "user": spec.user if spec is not None else stored.job.request.user,
         "account": spec.body.account if spec is not None else "",
@@ -70,6 +77,9 @@ def subject(content: dict[str, Any]) -> str:
         job = f"{content['array_job']}_{content['array_task']}"
     name = "".join(c if c.isprintable() else " " for c in content["name"])
     line = f"{what} {job} ({name}) {_VERBS[content['event']]}"
+    if content["elements"]:
+        verb = _PLURAL_VERBS[content["event"]]
+        line = f"{content['elements']} elements of array {job} ({name}) {verb}"
     if content["event"] in ("end", "fail", "time_limit", "invalid_depend"):
         line += f": {content['state']}"
         if content["code"] or content["signal"]:

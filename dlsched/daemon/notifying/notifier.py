@@ -12,7 +12,7 @@ import contextlib
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +25,7 @@ from dlsched.daemon.notifying.message import mail, message
 from dlsched.daemon.notifying.receivers import Receiver, receivers
 from dlsched.daemon.notifying.time_warnings import TimeWarnings, asking
 from dlsched.daemon.notifying.webhook import post
+from dlsched.daemon.settings import NotificationsSection
 from dlsched.daemon.site_rules.webhook_urls import read_url
 from dlsched.daemon.writer import TermBegun
 from dlsched.db.notices import DueNotice, Notice, NoticeDelayed, NoticeSettled
@@ -122,9 +123,8 @@ class Notifier(LedgerFollower):
         await self._save()
         now = wall()
         found = await driver.read(partial(driver.store.due_notices, now, PAGE))
-        surplus = found.waiting - self._cluster.settings.notifications.waiting
-        if surplus > 0:
-            await self._drop_oldest(surplus)
+        if surplus := self._too_many(found.waiting):
+            await self._drop_oldest(*surplus)
             return 0.0
         if not found.due:
             return LOOK_S if found.next_at is None else min(max(found.next_at - now, 0.1), LOOK_S)
@@ -144,10 +144,17 @@ class Notifier(LedgerFollower):
             await self._cluster.driver.attach(*rows)
             del self._unsaved[: len(rows)]
 
-    async def _drop_oldest(self, count: int) -> None:
+    def _too_many(self, waiting: Mapping[str, int]) -> tuple[str, int] | tuple[()]:
+        """The user with the most notices and how many of them are too many; empty: none are."""
+        site = self._cluster.settings.notifications
+        user, most = max(waiting.items(), key=lambda each: each[1], default=("", 0))
+        surplus = max(most - site.waiting_per_user, min(most, sum(waiting.values()) - site.waiting))
+        return (user, surplus) if surplus > 0 else ()
+
+    async def _drop_oldest(self, user: str, count: int) -> None:
         driver = self._cluster.driver
-        some = await driver.read(partial(driver.store.oldest_notices, min(count, 1000)))
-        log.error("event=notices-dropped count=%s why='too many wait'", len(some))
+        some = await driver.read(partial(driver.store.oldest_notices, user, min(count, 1000)))
+        log.error("event=notices-dropped user=%s count=%s why='too many wait'", user, len(some))
         why = "too many notices wait for their delivery"
         self._unsaved += [
             row for each in some for row in (NoticeSettled(key=each.key), _not_told(each, why))
@@ -160,7 +167,7 @@ class Notifier(LedgerFollower):
         """Tell the receivers of some notices, each receiver its own in order."""
         site, name = self._cluster.settings.notifications, self._cluster.settings.cluster.name
         tried: list[_Tried] = []
-        turns: dict[Receiver, list[tuple[_Tried, dict[str, Any]]]] = defaultdict(list)
+        turns: dict[Receiver, list[tuple[_Tried, dict[str, object]]]] = defaultdict(list)
         for each in due:
             outcome = _Tried(each, set(each.told))
             tried.append(outcome)
@@ -175,10 +182,15 @@ class Notifier(LedgerFollower):
             ):
                 if receiver.key not in each.told:
                     turns[receiver].append((outcome, content))
-        await _all(self._turn(receiver, some) for receiver, some in turns.items())
+        await _all(self._turn(site, receiver, some) for receiver, some in turns.items())
         return tried
 
-    async def _turn(self, receiver: Receiver, some: list[tuple[_Tried, dict[str, Any]]]) -> None:
+    async def _turn(
+        self,
+        site: NotificationsSection,
+        receiver: Receiver,
+        some: list[tuple[_Tried, dict[str, object]]],
+    ) -> None:
         """Tell one receiver its notices, until one fails or its time is over."""
         loop = asyncio.get_running_loop()
         until = loop.time() + TURN_S
@@ -187,7 +199,7 @@ class Notifier(LedgerFollower):
             if loop.time() > until or wall() < resting_until:
                 outcome.postponed = True
                 continue
-            why = await self._tell(receiver, content)
+            why = await self._tell(site, receiver, content)
             if not why:
                 self._failures.pop(receiver.key, None)
                 outcome.told.add(receiver.key)
@@ -200,9 +212,16 @@ class Notifier(LedgerFollower):
         while len(self._failures) > 1000:
             self._failures.pop(next(iter(self._failures)))
 
-    async def _tell(self, receiver: Receiver, content: dict[str, Any]) -> str:
-        """Tell one receiver one notice; returns why it was not taken, empty if it was."""
-        site = self._cluster.settings.notifications
+    async def _tell(
+        self, site: NotificationsSection, receiver: Receiver, content: dict[str, Any]
+    ) -> str:
+        """Tell one receiver one notice; returns why it was not taken, empty if it was.
+
+        Args:
+            site: the settings that named the receiver; a reload may have changed them meanwhile.
+            receiver: to tell.
+            content: of the notice.
+        """
         if receiver.kind == "url":
             call = partial(post, read_url(receiver.to), content, site.timeout_s)
             loop = asyncio.get_running_loop()

@@ -9,8 +9,10 @@ from typing import Literal, NamedTuple
 from dlsched.core.errors import BadInput, shorten
 from dlsched.daemon.settings import NotificationsSection
 from dlsched.daemon.site_rules.webhook_urls import is_allowed, read_url
+from dlsched.system.own_domain import own_domain
 
 MOST_ADDRESSES = 10
+ANY_DOMAIN = "*"  # among the domains of a site
 # nothing that a mail program could take for an option, or for two addresses
 _ADDRESS = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._%+=-]{0,63}(@[A-Za-z0-9][A-Za-z0-9.-]{0,252})?")
 
@@ -57,7 +59,8 @@ def receivers(
     if site.mail_command:
         named = [each.strip() for each in addresses.split(",") if each.strip()]
         for address in named or ([] if url else [user]):
-            yield Receiver("mail", address)
+            if _may_be_mailed(site, address):
+                yield Receiver("mail", address)
 
 
 def check_receivers(site: NotificationsSection, url: str, addresses: str) -> None:
@@ -77,10 +80,21 @@ def check_receivers(site: NotificationsSection, url: str, addresses: str) -> Non
     for address in named:
         if not _ADDRESS.fullmatch(address):
             raise BadInput(f"mail user: {shorten(address)!r} is not an address")
-        domain = address.partition("@")[2]
-        if domain and site.mail_domains and domain.lower() not in site.mail_domains:
-            known = ", ".join(site.mail_domains)
+        if site.mail_command and not _may_be_mailed(site, address):
+            known = ", ".join(_domains(site)) or "names without a domain"
             raise BadInput(f"mail user: {address}: this site mails to {known} only")
+
+
+def _may_be_mailed(site: NotificationsSection, address: str) -> bool:
+    """Whether the site mails to an address; one without a domain is of the site itself."""
+    domain, allowed = address.partition("@")[2].lower(), _domains(site)
+    return not domain or domain in allowed or ANY_DOMAIN in allowed
+
+
+def _domains(site: NotificationsSection) -> tuple[str, ...]:
+    """The domains that a site mails to: as it says, or its own."""
+    own = own_domain()
+    return site.mail_domains or ((own,) if own else ())
 
 
 def unheard(site: NotificationsSection, *, notify: str, url: str, addresses: str) -> list[str]:

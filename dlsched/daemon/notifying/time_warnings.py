@@ -85,8 +85,9 @@ class TimeWarnings:
                         text=f"{event}: {text}",
                     )  # fmt: skip
                     notice = Notice(
-                        job=job, event=event, state="RUNNING", run=run.key.run, text=text, at=wall()
-                    )
+                        job=job, event=event, state="RUNNING", run=run.key.run, text=text,
+                        at=wall(), user=row.request.user,
+                    )  # fmt: skip
                     await driver.attach(note, notice)
                 self._told.add(this)
         self._told &= live

@@ -6,14 +6,13 @@ import http.client
 import json
 import ssl
 from collections.abc import Mapping
-from typing import Any
 
 from dlsched.daemon.site_rules.webhook_urls import WebhookUrl
 
 LONGEST_ANSWER = 4096  # bytes that are read of it
 
 
-def post(url: WebhookUrl, content: Mapping[str, Any], timeout_s: float) -> str:
+def post(url: WebhookUrl, content: Mapping[str, object], timeout_s: float) -> str:
     """Send JSON to a URL; returns why it was not taken, empty if it was.
 
     It blocks, for `timeout_s` seconds at most for each step of the call.

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dlsched.core.sums import ordered_sum
 from dlsched.db.records import Progress
 from dlsched.db.trainings import CurvesRow
 from dlsched.protocol.messages import JobId, RunId
@@ -55,7 +56,11 @@ def _mean(points: Iterable[Point]) -> Point:
     """One point for several: the mean of time and value, the last step."""
     some = list(points)
     count = len(some)
-    return (sum(p[0] for p in some) / count, some[-1][1], sum(p[2] for p in some) / count)
+    return (
+        ordered_sum(p[0] for p in some) / count,
+        some[-1][1],
+        ordered_sum(p[2] for p in some) / count,
+    )
 
 
 @dataclass(slots=True)
@@ -169,7 +174,7 @@ class JobCurves:
         self.told.update(news)
         return news
 
-    def known(self) -> dict[str, Any]:
+    def known(self) -> dict[str, object]:
         """All of it as plain values of bounded length."""
         return {
             "step": self.step,

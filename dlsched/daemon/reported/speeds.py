@@ -70,7 +70,7 @@ class SpeedTable:
         self.rows: dict[SpeedKey, SpeedRow] = {}
         self.version = 0
         self._windows: dict[RunId, _Window] = {}
-        self._made: tuple[int, dict[str, Any], dict[Kind, int]] | None = None
+        self._made: tuple[int, dict[str, object], dict[Kind, int]] | None = None
 
     # -- following the database --------------------------------------------------------------------
 
@@ -175,7 +175,7 @@ class SpeedTable:
 
     # -- for rounds --------------------------------------------------------------------------------
 
-    def columns(self, kinds: Mapping[int, Kind], row_of: Mapping[int, int]) -> dict[str, Any]:
+    def columns(self, kinds: Mapping[int, Kind], row_of: Mapping[int, int]) -> dict[str, object]:
         """All speeds as columns, and the kind of each job's row; empty when none is known."""
         if not self.rows:
             return {}

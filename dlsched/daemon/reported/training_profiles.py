@@ -248,7 +248,7 @@ class TrainingProfile:
 
     # -- in the database ---------------------------------------------------------------------------
 
-    def known(self) -> dict[str, Any]:
+    def known(self) -> dict[str, object]:
         """The profile as plain values, without its models."""
         return {
             "limits": None if self.limits is None else [float(x) for x in self.limits],
@@ -358,7 +358,7 @@ class TrainingProfiles:
         else:
             self.ignore(job)
 
-    def columns(self, row_of: Mapping[int, int]) -> dict[str, Any]:
+    def columns(self, row_of: Mapping[int, int]) -> dict[str, object]:
         """What policies may believe, as columns of the rows that have reported; empty for none."""
         some = [
             (row_of[job], training, limits)

@@ -207,7 +207,7 @@ def _free(cells: ClusterCells) -> Iterator[FreeCell]:
 
 
 def _id(name: str, prepared: PreparedRound) -> int:
-    return int(prepared.snapshot.columns["job"][int(name)])
+    return int(prepared.snapshot.table.job[int(name)])
 
 
 def _job(gang: Gang, prepared: PreparedRound) -> CellJob:

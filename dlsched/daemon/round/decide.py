@@ -16,7 +16,7 @@ from dlsched.core.arrays import Floats, Ints, Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.scheduling import Chooser
 from dlsched.core.stage import ESTIMATED
-from dlsched.core.units import FUTURE, WAITING, Status, Units, UnitTable
+from dlsched.core.units import FUTURE, RUNNING, WAITING, Status, Units, UnitTable
 from dlsched.daemon.round.decided import Decided
 from dlsched.daemon.round.measured import latest_change
 from dlsched.daemon.round.policy_state import NO_JOB, PolicyState, named
@@ -64,7 +64,7 @@ def decide(snapshot: LiveSnapshot, cpu_clock: Callable[[], float] | None = None)
 
 def _told(prepared: PreparedRound, allocation: Allocation) -> Decided:
     snapshot, ctx = prepared.snapshot, prepared.ctx
-    jobs: list[int] = snapshot.columns["job"].tolist()
+    jobs: list[int] = snapshot.table.job.tolist()
     held = ctx.occupancy.held
     waiting = np.array([row for row in ctx.active.tolist() if row not in held], np.int64)
     reasons, reason_of = reasons_of(prepared, allocation, waiting)
@@ -86,7 +86,7 @@ def _told(prepared: PreparedRound, allocation: Allocation) -> Decided:
         },
         reasons=reasons,
         reason_of=reason_of,
-        order=prepared.snapshot.columns["job"][order],
+        order=prepared.snapshot.table.job[order],
         terms=_terms(prepared, allocation, order),
         refused=tuple(job for job in refused if job not in before),
         wake_at=allocation.wake_at,
@@ -132,20 +132,25 @@ def _terms(prepared: PreparedRound, allocation: Allocation, order: Rows) -> dict
 def _state(prepared: PreparedRound, allocation: Allocation) -> PolicyState:
     """What the next round begins with."""
     snapshot, ctx, table = prepared.snapshot, prepared.ctx, prepared.ctx.table
-    jobs: Ints = snapshot.columns["job"]
+    jobs = snapshot.table.job
     names = ctx.occupancy.cluster.names
-    kept = np.concatenate([ctx.active, _absent(prepared, prepared.state.active)])
-    claimed: list[int] = np.flatnonzero(snapshot.columns["claimed"]).tolist()
+    absent = _absent(prepared, prepared.state.active)
+    kept = np.concatenate([ctx.active, absent])
+    runs_on = set(ctx.active[table.status[ctx.active] == RUNNING].tolist())
+    runs_on = (runs_on - allocation.suspended.keys()) | allocation.launched.keys()
+    claimed: list[int] = np.flatnonzero(snapshot.table.claimed).tolist()
     claims = {row: ctx.occupancy.held[row] for row in claimed if row in ctx.occupancy.held}
     claims |= allocation.launched
-    runs: Ints = snapshot.columns["runs"]
+    runs = snapshot.table.runs
     return PolicyState(
         jobs=jobs,
         predicted=table.predicted_work,
-        expected=snapshot.columns["expected"],
-        time_limit=snapshot.columns["time_limit"],
+        expected=snapshot.table.expected,
+        time_limit=snapshot.table.time_limit,
         admitted_at=table.admitted_at,
         active=jobs[kept],
+        running=jobs[np.array(sorted(runs_on), np.int64)],
+        unseen=jobs[absent],
         held_back=jobs[
             np.concatenate([prepared.cycle.held_back, _absent(prepared, prepared.state.held_back)])
         ],
@@ -173,6 +178,7 @@ def _state(prepared: PreparedRound, allocation: Allocation) -> PolicyState:
             if not np.isnan(table.gpu_cpus[row])
         ],
         speeds_at=max(prepared.state.speeds_at, latest_change(snapshot.speeds)),
+        room=prepared.room,
     )
 
 
@@ -184,7 +190,7 @@ def _absent(prepared: PreparedRound, jobs: Ints) -> Rows:
 
 
 def _without_nodes(snapshot: LiveSnapshot) -> Decided:
-    jobs: Ints = snapshot.columns["job"][snapshot.columns["status"] == WAITING]
+    jobs = snapshot.table.job[snapshot.table.status == WAITING]
     return Decided(
         number=snapshot.number,
         mode=snapshot.mode,

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from dlsched.composition.parts import build_parts, own_host
-from dlsched.composition.settings import PartSettings, resolve_semantics
-from dlsched.core.errors import BadInput
+from dlsched.composition.parts import build_parts, options_of_files, own_host
+from dlsched.composition.settings import PartSettings, resolve_semantics, split_options
+from dlsched.core.errors import BadInput, shorten
 from dlsched.core.round.steps import Parts
-from dlsched.core.semantics import Semantics
+from dlsched.core.semantics import CLOCKS, Semantics
 from dlsched.core.units import UnitTable
 from dlsched.jobs.fields import FURTHER
 
@@ -110,8 +110,18 @@ def live_semantics(settings: RoundSettings) -> Semantics:
     Raises:
         BadInput: an unknown profile.
     """
-    semantics = resolve_semantics(settings.part_settings())
+    semantics = _named_semantics(settings.part_settings())
     return semantics.with_grid(settings.round_s) if semantics.round_length else semantics
+
+
+def _named_semantics(run: PartSettings) -> Semantics:
+    name = split_options(run.options).get("semantics", "")
+    if name and name not in CLOCKS:
+        raise BadInput(
+            f"-o semantics={shorten(name)}: a live cluster has {' and '.join(CLOCKS)}; only a "
+            "replay has the semantics of other simulators"
+        )
+    return resolve_semantics(run)
 
 
 def live_parts(settings: RoundSettings, *, has_quotas: bool) -> Parts:
@@ -121,10 +131,9 @@ def live_parts(settings: RoundSettings, *, has_quotas: bool) -> Parts:
         BadInput: an unknown part or option, or one that only a replay can serve.
     """
     run = settings.part_settings()
-    semantics = resolve_semantics(run)
-    if semantics.drift:
-        raise BadInput(f"semantics {semantics.name} has rounds of whole steps: only a replay has")
-    parts = build_parts(run, semantics, has_quotas=has_quotas, reads_files=settings.reads_files)
+    parts = build_parts(
+        run, _named_semantics(run), has_quotas=has_quotas, reads_files=settings.reads_files
+    )
     if parts.estimator.name in _NEED_THE_TRUTH:
         raise BadInput(
             f"--estimate {parts.estimator.name} needs durations that only a replay knows; "
@@ -140,6 +149,41 @@ def refuse_unknown(settings: RoundSettings) -> None:
         BadInput: as for `live_parts`.
     """
     live_parts(settings, has_quotas=True)
+
+
+def options_left_out(settings: RoundSettings) -> tuple[str, ...]:
+    """The options that the parts no longer take, of settings that an older release has stored.
+
+    None where the parts are refused even without options: then it is not options that are wrong.
+    Those that may name files stay: a file that is away may come back.
+    """
+    if _are_taken(settings, settings.options) or not _are_taken(settings, ()):
+        return ()
+    bare = replace(settings, options=()).part_settings()
+    files = options_of_files(bare, resolve_semantics(bare))
+    kept: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    refused = tuple(
+        each
+        for each in settings.options
+        if each.partition("=")[0].strip().rpartition(".")[2] not in files
+    )
+    while refused != before:  # again: one may be right only beside another that comes after it
+        before, refused = refused, ()
+        for each in before:
+            if _are_taken(settings, (*kept, each)):
+                kept = (*kept, each)
+            else:
+                refused = (*refused, each)
+    return refused
+
+
+def _are_taken(settings: RoundSettings, options: tuple[str, ...]) -> bool:
+    try:
+        refuse_unknown(replace(settings, options=options))
+    except BadInput:
+        return False
+    return True
 
 
 def refuse_unfit(parts: Parts, table: UnitTable) -> None:

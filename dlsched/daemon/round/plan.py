@@ -170,6 +170,8 @@ class _Check:
                 return Problem(job, f"{node.name} is out of service now", is_offence=False)
         if live.jobs.get("held", row):
             return Problem(job, "it is held now", is_offence=False)
+        if live.jobs.get("orphan", row):
+            return Problem(job, "an earlier run of it is alive", is_offence=False)
         return None
 
     def _malformed(self, placement: Placement) -> str:

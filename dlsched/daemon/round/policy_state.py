@@ -36,6 +36,8 @@ class PolicyState:
         expected, time_limit: what the user said when that was predicted.
         admitted_at: by row; NaN for those that admission holds back.
         active: jobs admitted and not ended, in order of admission.
+        running: those of them that the decision left with GPUs.
+        unseen: those of them that policies could not see (held by their users, say).
         held_back: jobs that wait for admission, in order of arrival.
         refused: jobs that admission has refused for good.
         finished: jobs that have completed, in order.
@@ -50,6 +52,8 @@ class PolicyState:
         host_shares: processors and GB for each GPU that jobs on GPUs were given: [job, processors,
             GB].
         speeds_at: when the latest speed was measured that it knows of.
+        room: how each node served, and how many of its GPUs were not closed: [node, service,
+            GPUs]; nothing in the state of an older release.
     """
 
     jobs: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -58,6 +62,8 @@ class PolicyState:
     time_limit: Floats = field(default_factory=lambda: np.zeros(0))
     admitted_at: Floats = field(default_factory=lambda: np.zeros(0))
     active: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    running: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    unseen: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     held_back: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     refused: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     finished: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -70,6 +76,7 @@ class PolicyState:
     reserved: list[list[Any]] = field(default_factory=list)
     host_shares: list[list[Any]] = field(default_factory=list)
     speeds_at: float = -math.inf
+    room: list[list[Any]] = field(default_factory=list)
 
     def to_bytes(self) -> bytes:
         """The state as bytes; equal states give equal bytes."""

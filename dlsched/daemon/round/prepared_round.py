@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +18,16 @@ from dlsched.core.goodput.scaling import FittedScaling
 from dlsched.core.round.cycle import Cycle
 from dlsched.core.round.steps import Parts
 from dlsched.core.speed.belief import Belief
-from dlsched.core.units import HELD_BACK, RUNNING, WAITING, Status, Units, UnitTable
+from dlsched.core.units import (
+    COMPLETED,
+    FUTURE,
+    HELD_BACK,
+    RUNNING,
+    WAITING,
+    Status,
+    Units,
+    UnitTable,
+)
 from dlsched.daemon.round.believed_goodput import BelievedGoodput
 from dlsched.daemon.round.host_profiles import host_speeds
 from dlsched.daemon.round.measured import changed_since, measured_speeds
@@ -36,6 +47,7 @@ from dlsched.daemon.round.restore import (
 )
 from dlsched.daemon.round.snapshot import LiveSnapshot
 
+GONE = -1  # the row of a job that has left the table
 RESTART_S = 30.0  # that a restart costs where it was neither measured nor said
 
 
@@ -48,6 +60,7 @@ class PreparedRound:
         state: what the last round left behind.
         numbering: how the two belong together.
         row_of: the row of each job.
+        room: how each node serves, and how many of its GPUs are not closed: [node, service, GPUs].
         cycle: the round, with what is admitted and what waits for admission.
     """
 
@@ -55,6 +68,7 @@ class PreparedRound:
     state: PolicyState
     numbering: Numbering
     row_of: dict[int, int]
+    room: list[list[Any]]
     cycle: Cycle
 
     @property
@@ -75,7 +89,7 @@ def prepare(snapshot: LiveSnapshot) -> PreparedRound | None:
     state = PolicyState.from_bytes(snapshot.state)
     numbering = numbering_of(snapshot, state)
     table = table_of(snapshot, numbering)
-    jobs: Ints = snapshot.columns["job"]
+    jobs = snapshot.table.job
     row_of = {job: row for row, job in enumerate(jobs.tolist())}
     for job, cpus, memory in state.host_shares if snapshot.settings.gives_host else ():
         if (row := row_of.get(job, -1)) >= 0:
@@ -110,7 +124,12 @@ def prepare(snapshot: LiveSnapshot) -> PreparedRound | None:
     cycle = Cycle(ctx, parts, replace=partial(replace_parts, semantics=semantics))
     cycle.chosen = state.chosen
     prepared = PreparedRound(
-        snapshot=snapshot, state=state, numbering=numbering, row_of=row_of, cycle=cycle
+        snapshot=snapshot,
+        state=state,
+        numbering=numbering,
+        row_of=row_of,
+        room=_room_of(snapshot, cluster),
+        cycle=cycle,
     )
     _carry_over(prepared)
     return prepared
@@ -173,10 +192,7 @@ def _carry_over(prepared: PreparedRound) -> None:
     for row in started.tolist():
         ctx.changes.append(Change("arrive", ctx.now, row))
     cycle.arrive(arrived.tolist())
-    gone = set(state.finished.tolist())
-    for row in ctx.finished:
-        if int(prepared.snapshot.columns["job"][row]) not in gone:
-            ctx.changes.append(Change("finish", float(table.finish[row]), row))
+    _tell_changes(prepared)
     for row in changed_since(prepared.snapshot.speeds, state.speeds_at, ctx.active).tolist():
         ctx.changes.append(Change("adapt", ctx.now, row))
     cycle.held_back = held_back[present[held_back]]
@@ -185,15 +201,56 @@ def _carry_over(prepared: PreparedRound) -> None:
     status[cycle.held_back] = HELD_BACK
 
 
+def _tell_changes(prepared: PreparedRound) -> None:
+    """Tell which jobs have ended, wait again or are seen again, and which nodes have changed."""
+    ctx, state, row_of = prepared.ctx, prepared.state, prepared.row_of
+    status = ctx.table.status
+    known = set(state.finished.tolist())
+    for row in ctx.finished:
+        if int(prepared.snapshot.table.job[row]) not in known:
+            ctx.changes.append(Change("finish", float(ctx.table.finish[row]), row))
+    before = _row_or_gone(state.active, row_of)
+    is_over = before == GONE
+    there = before[~is_over]
+    is_over[~is_over] = (status[there] > RUNNING) & (status[there] != COMPLETED)
+    over = zip(state.active[is_over].tolist(), before[is_over].tolist(), strict=True)
+    for job, row in over:  # failed, cancelled, or not in memory any more
+        if job not in known:
+            ctx.changes.append(Change("finish", ctx.now, row))
+    lost = rows_of(state.running, row_of)
+    lost = lost[(status[lost] == WAITING) | (status[lost] == FUTURE)]
+    seen = rows_of(state.unseen, row_of)
+    seen = seen[(status[seen] == WAITING) | (status[seen] == RUNNING)]
+    for row in np.union1d(lost, seen).tolist():
+        ctx.changes.append(Change("arrive", ctx.now, row))
+    rooms = {name: room for name, *room in state.room}
+    for node, (name, *room) in enumerate(prepared.room):
+        if rooms and (was := rooms.get(name, [0, 0])) != room:
+            ctx.changes.append(Change("node-up" if room > was else "node-down", ctx.now, node))
+
+
+def _room_of(snapshot: LiveSnapshot, cluster: Cluster) -> list[list[Any]]:
+    closed = np.bincount(snapshot.closed[:, 0], minlength=len(cluster.names))
+    columns = (snapshot.service.tolist(), (cluster.gpus - closed).tolist())
+    return [[*each] for each in zip(cluster.names, *columns, strict=True)]
+
+
 def rows_of(jobs: Ints, row_of: dict[int, int]) -> Rows:
     """The rows of those jobs that have one."""
-    return np.array([row_of[job] for job in jobs.tolist() if job in row_of], np.int64)
+    rows = _row_or_gone(jobs, row_of)
+    found: Rows = rows[rows != GONE]
+    return found
+
+
+def _row_or_gone(jobs: Ints, row_of: dict[int, int]) -> Rows:
+    """The row of each job, or `GONE`."""
+    return np.fromiter(map(row_of.get, jobs.tolist(), repeat(GONE)), np.int64, len(jobs))
 
 
 def _predict(prepared: PreparedRound, present: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
     """How long jobs take: the user's word, else the estimator's, else what the cluster assumes."""
     state, table = prepared.state, prepared.ctx.table
-    expected: Floats = prepared.snapshot.columns["expected"]
+    expected = prepared.snapshot.table.expected
     old = prepared.numbering.old
     known = np.flatnonzero(old >= 0)
     was = old[known]
@@ -208,7 +265,7 @@ def predict_rows(prepared: PreparedRound, rows: Rows) -> None:
     if not rows.size:
         return
     table = prepared.ctx.table
-    expected: Floats = prepared.snapshot.columns["expected"]
+    expected = prepared.snapshot.table.expected
     work = prepared.cycle.predict(rows, np.full(len(rows), np.nan))
     work = np.where(np.isnan(expected[rows]), work, expected[rows])
     work = np.where(np.isnan(work), table.time_limit[rows], work)
@@ -225,10 +282,10 @@ def _predict_by_steps(
     What is left is counted anew each time, so that work done on a slow type counts as little as it
     was.
     """
-    ctx, columns = prepared.ctx, prepared.snapshot.columns
+    ctx, seen = prepared.ctx, prepared.snapshot.table
     rows = np.flatnonzero(present & has_known_steps(prepared))
     if rows.size:
-        total, done = columns["extra:total_iterations"], columns["steps_done"]
+        total, done = seen.extra["total_iterations"], seen.steps_done
         left = np.maximum(total[rows] - np.nan_to_num(done[rows]), 0.0)
         left /= ctx.perf.steps_per_work(rows)
         ctx.table.predicted_work[rows] = Units(ctx.table, rows, ctx.now).executed + left
@@ -236,14 +293,14 @@ def _predict_by_steps(
 
 def has_known_steps(prepared: PreparedRound) -> Bools:
     """The rows whose duration follows from their steps and the measured speed of their kind."""
-    ctx, columns = prepared.ctx, prepared.snapshot.columns
-    total, done = columns.get("extra:total_iterations"), columns.get("steps_done")
+    ctx, seen = prepared.ctx, prepared.snapshot.table
+    total = seen.extra.get("total_iterations")
     known = np.zeros(len(ctx.table), np.bool_)
-    if ctx.perf.by_type is None or total is None or total.dtype.kind != "f" or done is None:
+    if ctx.perf.by_type is None or total is None or total.dtype.kind != "f":
         return known
     kind: Ints = prepared.snapshot.speeds["kind"]
     known[: len(kind)] = kind >= 0
-    found: Bools = known & ~np.isnan(total) & np.isnan(columns["expected"])
+    found: Bools = known & ~np.isnan(total) & np.isnan(seen.expected)
     return found
 
 

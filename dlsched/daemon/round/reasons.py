@@ -27,11 +27,11 @@ def reasons_of(
 
     A row that the policy ends has its reason, too.
     """
-    table, columns = prepared.ctx.table, prepared.snapshot.columns
+    table, seen = prepared.ctx.table, prepared.snapshot.table
     numbers: dict[str, int] = {}
     reason_of = np.full(len(table), -1, np.int64)
     if waiting.size:
-        gave_way = columns["preemptions"][waiting] > 0
+        gave_way = seen.preemptions[waiting] > 0
         _, first, which = np.unique(
             (table.pool[waiting] * 2 + gave_way) * (1 << 32) + table.gang[waiting],
             return_index=True,
@@ -54,8 +54,12 @@ def reasons_of(
             or (reason_of[row] >= 0 and reason_of[row] not in shut)
         ):
             reason_of[row] = numbers.setdefault(str(why), len(numbers))
+    ends = table.marks(ended)
+    for why, over in allocation.over_limits:
+        waits = (reason_of[over] >= 0) & ~ends[over]
+        reason_of[over[waits]] = numbers.setdefault(str(why), len(numbers))
     rows = np.flatnonzero(reason_of >= 0)
-    jobs: Ints = columns["job"]
+    jobs = seen.job
     return tuple(numbers), np.stack([jobs[rows], reason_of[rows]], axis=1)
 
 
@@ -65,7 +69,7 @@ class _Counted:
     def __init__(self, prepared: PreparedRound) -> None:
         self._ctx: RoundContext = prepared.ctx
         self._policy = prepared.snapshot.settings.policy
-        self._gave_way: Ints = prepared.snapshot.columns["preemptions"]
+        self._gave_way: Ints = prepared.snapshot.table.preemptions
         self._open: dict[int, tuple[int, int, str]] = {}  # by pool
 
     def reason(self, row: int) -> str:

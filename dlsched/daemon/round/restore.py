@@ -14,7 +14,6 @@ from dlsched.core.arrays import Ints, Rows
 from dlsched.core.cluster.calendar import Booking, Calendar
 from dlsched.core.cluster.cell_rules import CellRules
 from dlsched.core.cluster.description import Cluster, Node, VirtualCluster
-from dlsched.core.cluster.gpus_by_type import by_type_of
 from dlsched.core.cluster.occupancy import Occupancy, Placement
 from dlsched.core.cluster.pools import Pools
 from dlsched.core.cluster.reservations import NOWHERE, Reserved
@@ -24,13 +23,14 @@ from dlsched.core.round.steps import Parts
 from dlsched.core.sharing.decayed_usage import DecayedUsage
 from dlsched.core.stage import Stage
 from dlsched.core.units import RUNNING, Status, UnitTable
+from dlsched.daemon.live.job_columns import SeenJobs
 from dlsched.daemon.round.codec import decode
 from dlsched.daemon.round.parts import live_parts, live_semantics
 from dlsched.daemon.round.policy_state import NO_JOB, PolicyState, placed
-from dlsched.daemon.round.snapshot import Held, LiveSnapshot, Quota
+from dlsched.daemon.round.snapshot import LiveSnapshot, Quota
+from dlsched.nodes.fields import ROWS
 
 _log = logging.getLogger(__name__)
-MOST_BITS = 62  # GPUs of a node whose bits fit one number of numpy's
 Made = tuple[bytes, tuple[Quota, ...], SiteRules, bytes, bool]  # of which a cluster was made
 _CLUSTERS: dict[Made, Cluster] = {}  # the last one
 
@@ -59,7 +59,7 @@ class Numbering:
 
 def numbering_of(snapshot: LiveSnapshot, state: PolicyState) -> Numbering:
     """Compare a snapshot with the state that the last round left behind."""
-    jobs: Ints = snapshot.columns["job"]
+    jobs = snapshot.table.job
     before = state.jobs
     same = len(before) <= len(jobs) and bool((jobs[: len(before)] == before).all())
     if same:
@@ -72,7 +72,7 @@ def numbering_of(snapshot: LiveSnapshot, state: PolicyState) -> Numbering:
         old = np.where(before[at] == jobs, at, -1) if len(before) else np.full(len(jobs), -1)
     names: dict[str, tuple[str, ...]] = {}
     code_of: dict[str, Ints] = {}
-    for kind, present in snapshot.names.items():
+    for kind, present in snapshot.table.names.items():
         names[kind], code_of[kind] = _merged(state.names.get(kind, ()), present)
     pools, pool_of = _merged(state.pools, [key for key, _ in snapshot.pools])
     there = set(jobs[snapshot.finished].tolist())
@@ -99,9 +99,10 @@ def cluster_of(snapshot: LiveSnapshot) -> Cluster | None:
 
     Cores and memory are counted only while some job says how much it needs, or a part gives them.
     """
-    live = snapshot.columns["status"] < Status.COMPLETED
+    table = snapshot.table
+    live = table.status < Status.COMPLETED
     says = snapshot.settings.gives_host or any(
-        (~np.isnan(snapshot.columns[k][live])).any() for k in ("cpus", "memory_gb")
+        (~np.isnan(column[live])).any() for column in (table.cpus, table.memory_gb)
     )
     key = (snapshot.cluster, snapshot.quotas, snapshot.rules, snapshot.cells, says)
     if key not in _CLUSTERS:
@@ -111,11 +112,13 @@ def cluster_of(snapshot: LiveSnapshot) -> Cluster | None:
         sizes = facts.get("gpu_memory_gib", np.full(len(facts["names"]), np.nan)).tolist()
         least = _least_by_type(facts["types"], sizes)
         unknown = [()] * len(facts["names"])
+        other = {"gpu_memory_gib", *(() if says else ("cpus", "memory_gb"))}
+        known = [k for k, row in ROWS.items() if row.simulated and k in facts and k not in other]
+        columns = [facts[k] if ROWS[k].form == "text" else facts[k].tolist() for k in known]
         rows = zip(
-            facts["names"], facts["gpus"].tolist(), facts["types"], facts["cpus"].tolist(),
-            facts["memory_gb"].tolist(), facts["switch"], facts["rack"], facts["domain"],
-            facts["nic_gbps"].tolist(), facts.get("nvlink", unknown),
-            facts.get("gpu_types", unknown),
+            facts["names"], facts["gpus"].tolist(), facts["types"],
+            facts.get("nvlink", unknown), facts.get("gpu_types", unknown),
+            zip(*columns, strict=True),
             strict=True,
         )  # fmt: skip
         nodes = [
@@ -124,16 +127,11 @@ def cluster_of(snapshot: LiveSnapshot) -> Cluster | None:
                 gpus=gpus,
                 gpu_type=kind,
                 gpu_memory_gib=least.get(kind, np.nan),
-                cpus=cpus if says else np.nan,
-                memory_gb=memory if says else np.nan,
-                switch=switch,
-                rack=rack,
-                domain=domain,
-                nic_gbps=nic,
                 nvlink=tuple(links),
                 gpu_types=tuple(types),
+                **dict(zip(known, values, strict=True)),
             )
-            for name, gpus, kind, cpus, memory, switch, rack, domain, nic, links, types in rows
+            for name, gpus, kind, links, types, values in rows
         ]
         vcs = [
             VirtualCluster(
@@ -163,25 +161,14 @@ def _least_by_type(types: Sequence[str], sizes: Sequence[float]) -> dict[str, fl
 REPORTED = ("expected", "steps_done", "loss", "accuracy", "gpu_util")
 
 
-def _say(table: UnitTable, name: str, column: Any) -> None:
-    """Enter what users say; what was measured goes before it, row by row."""
-    known = table.extra.get(name)
-    if known is None:
-        table.extra[name] = column.copy()
-    elif known.dtype.kind == column.dtype.kind == "f":
-        table.extra[name] = np.where(np.isnan(known), column, known)
-
-
-def table_of(snapshot: LiveSnapshot, numbering: Numbering) -> UnitTable:
-    """The units."""
-    table = UnitTable(len(snapshot))
-    for name, column in snapshot.columns.items():
-        if name.startswith("extra:"):
-            _say(table, name.removeprefix("extra:"), column)
-        elif name in REPORTED:
-            table.extra[name] = column.copy()
-        elif hasattr(table, name):
-            setattr(table, name, column.copy())
+def table_of(snapshot: LiveSnapshot, numbering: Numbering) -> SeenJobs:
+    """The units, with the codes and pools of the state that the last round left."""
+    table = snapshot.table.copy()
+    for name in REPORTED:  # what was measured goes before what users say, row by row
+        column, said = getattr(table, name).copy(), table.extra.get(name)
+        if said is not None and said.dtype.kind == "f":
+            column = np.where(np.isnan(column), said, column)
+        table.extra[name] = column
     for kind, code_of in numbering.code_of.items():
         codes: Ints = getattr(table, kind)
         if len(code_of):
@@ -189,10 +176,6 @@ def table_of(snapshot: LiveSnapshot, numbering: Numbering) -> UnitTable:
     nameless = ("group", "account", "priority_class", "reservation")
     table.names = {**dict.fromkeys(nameless, ()), **numbering.names}
     table.pool = numbering.pool_of[table.pool] if len(numbering.pool_of) else table.pool
-    table.shapes = dict(snapshot.shapes)
-    table.gpus_by_type = {r: by_type_of(text) for r, text in snapshot.gpus_by_type.items()}
-    table.whole_nodes = set(snapshot.whole_nodes)
-    table.homes = placements(snapshot.homes)
     table.usage = _usage_of(snapshot, table)
     return table
 
@@ -204,30 +187,6 @@ def _usage_of(snapshot: LiveSnapshot, table: UnitTable) -> DecayedUsage:
     runs = np.flatnonzero((table.status == RUNNING) & (table.owner >= 0))
     np.add.at(usage.gpus, table.owner[runs], table.gpus_now[runs] * table.parts(runs))
     return usage
-
-
-def placements(held: Held) -> dict[int, Placement]:
-    """Placements by row, in the order in which the entries have them."""
-    if not len(held.row):
-        return {}
-    begins = np.flatnonzero(
-        np.concatenate([[True], (np.diff(held.row) != 0) | (np.diff(held.node) != 0)])
-    )
-    if int(held.gpu.max()) <= MOST_BITS:
-        masks = np.bitwise_or.reduceat(np.left_shift(1, held.gpu), begins).tolist()
-    else:
-        ends = [*begins[1:].tolist(), len(held.gpu)]
-        gpus = held.gpu.tolist()
-        masks = [sum(1 << g for g in gpus[a:b]) for a, b in zip(begins.tolist(), ends, strict=True)]
-    rows, nodes = held.row[begins].tolist(), held.node[begins].tolist()
-    found: dict[int, Placement] = {}
-    for row, node, mask in zip(rows, nodes, masks, strict=True):
-        before = found.get(row)
-        if before is None:
-            found[row] = Placement((node,), (mask,))
-        else:
-            found[row] = Placement((*before.nodes, node), (*before.masks, mask))
-    return found
 
 
 def occupancy_of(
@@ -246,12 +205,12 @@ def occupancy_of(
     """
     serving = np.packbits(snapshot.service > 0, bitorder="little").tobytes()
     occupancy = Occupancy(cluster, int.from_bytes(serving, "little"))
-    share, first = snapshot.columns.get("gpu_share"), dict[Placement, int]()
+    share, first = snapshot.table.gpu_share, dict[Placement, int]()
     opportunistic: dict[int, Placement] = {}
-    for row, placement in placements(snapshot.held).items():
-        if share is not None and share[row] == 0:
+    for row, placement in snapshot.held.placements().items():
+        if share[row] == 0:
             opportunistic[row] = placement
-        elif share is not None and share[row] < 1 and placement in first:
+        elif share[row] < 1 and placement in first:
             occupancy.join(row, first[placement])
         else:
             first[placement] = row
@@ -316,8 +275,10 @@ def parts_of(snapshot: LiveSnapshot, state: PolicyState, numbering: Numbering) -
     if numbering.same and not numbering.finished_gone:
         return parts
     for part in parts.stages().values():
-        cannot_follow = type(part).renumber is Stage.renumber and not part.memories
-        if cannot_follow and part.state_dict():
+        kind = type(part)
+        stores_itself = kind.state_dict is not Stage.state_dict
+        cannot_follow = kind.renumber is Stage.renumber and not (part.memories or kind.declared)
+        if stores_itself and cannot_follow and part.state_dict():
             parts.begin_anew(part)
     parts.renumber(numbering.old, numbering.finished_gone)
     return parts

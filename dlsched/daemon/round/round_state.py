@@ -7,12 +7,12 @@ from collections.abc import Container
 import numpy as np
 
 from dlsched.daemon.live.live_state import LiveState
-from dlsched.daemon.live.nodes import FACTS
 from dlsched.daemon.round.codec import encode
 from dlsched.daemon.round.decided import Decided
 from dlsched.daemon.round.parts import PreemptMode, RoundSettings
 from dlsched.daemon.round.policy_state import claims_of
 from dlsched.db.reading.loading import Loaded
+from dlsched.nodes.fields import ROWS
 from dlsched.protocol.messages import JobId
 
 
@@ -24,6 +24,9 @@ class RoundState:
         settings: how rounds are decided.
         policy_state: the bytes that the last accepted decision left for the next.
         number: of the last accepted decision.
+        as_stored: the settings are as the database has them; whether the parts still take all
+            options is not known yet.
+        left_out: stored options that they no longer take.
     """
 
     def __init__(self, live: LiveState, settings: RoundSettings | None = None) -> None:
@@ -31,6 +34,8 @@ class RoundState:
         self.settings = settings or RoundSettings()
         self.policy_state = b""
         self.number = 0
+        self.as_stored = False
+        self.left_out: tuple[str, ...] = ()
         self._cluster: tuple[int, bytes] | None = None
 
     @classmethod
@@ -41,6 +46,7 @@ class RoundState:
         state.policy_state = loaded.policy_state or b""
         if loaded.policy is not None:
             state.settings = settings.with_policy(loaded.policy.parts, loaded.policy.options)
+            state.as_stored = True
         live.claims.restore(claims_of(state.policy_state, live.nodes))
         return state
 
@@ -64,13 +70,22 @@ class RoundState:
         """Have another policy decide, which begins without any state; running jobs run on."""
         self.settings = settings
         self.policy_state = b""
+        self.as_stored, self.left_out = False, ()
         self.live.request_round()
+
+    def leave_out(self, options: tuple[str, ...]) -> None:
+        """Go on without some of the stored options; without any, all stay as they are."""
+        if options:
+            kept = tuple(each for each in self.settings.options if each not in options)
+            self.switch(self.settings.with_policy(self.settings.parts, kept))
+        self.as_stored, self.left_out = False, options
 
     def configure(self, settings: RoundSettings) -> None:
         """Take over other settings; a policy with other parts or options begins anew."""
         before = self.settings
         if (settings.parts, settings.options) != (before.parts, before.options):
             self.policy_state = b""
+            self.as_stored, self.left_out = False, ()
         self.settings = settings
         self.live.request_round()
 
@@ -91,14 +106,15 @@ class RoundState:
         nodes = self.live.nodes
         if self._cluster is None or self._cluster[0] != nodes.version:
             every = nodes.all()
-            texts = ("switch", "rack", "domain")
-            numbers = [key for key in FACTS if key not in ("gpu_type", *texts)]
+            facts = [node.facts for node in every]
+            texts = [key for key, row in ROWS.items() if row.form == "text"]
+            numbers = [key for key, row in ROWS.items() if row.form == "number"]
             value = {
                 "names": nodes.names,
                 "gpus": np.array([len(node.gpus) for node in every], np.int64),
                 "types": [node.gpu_type for node in every],
-                **{key: np.array([getattr(n, key) for n in every], np.float64) for key in numbers},
-                **{key: [getattr(node, key) for node in every] for key in texts},
+                **{k: np.array([getattr(f, k) for f in facts], np.float64) for k in numbers},
+                **{key: [getattr(each, key) for each in facts] for key in texts},
                 "nvlink": [list(node.nvlink) for node in every],
             }
             if any(node.gpu_types for node in every):

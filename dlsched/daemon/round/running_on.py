@@ -98,7 +98,7 @@ def run_on(
     now = snapshot.now
     return RunOn(
         policy=snapshot.settings.policy,
-        jobs=snapshot.columns["job"][live],
+        jobs=snapshot.table.job[live],
         running=table.status[live] == RUNNING,
         gpus=table.gang[live],
         waited_s=now - table.submit_time[live],

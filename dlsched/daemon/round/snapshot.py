@@ -6,8 +6,8 @@ sent to another process, kept in a file, and decided again years later with the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,36 +15,89 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlsched.core.arrays import Floats, Ints
+from dlsched.core.cluster.gpus_by_type import by_type_of, by_type_text
+from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.cluster.reservations import Reservation
-from dlsched.core.cluster.site_rules import Account, PriorityClass, SiteRules
+from dlsched.core.cluster.site_rules import SiteRules
 from dlsched.core.context import Mode
 from dlsched.core.errors import BadInput
 from dlsched.core.sharing.decayed_usage import Owner
+from dlsched.core.sharing.gpu_limits import RowLimits
+from dlsched.daemon.live.job_columns import SeenJobs
 from dlsched.daemon.round.codec import decode, encode
 from dlsched.daemon.round.parts import RoundSettings
+from dlsched.tenants.fields import Account, PriorityClass
 
 FORMAT = 1
+MOST_BITS = 62  # GPUs of a node whose bits fit one number of numpy's
 # fields that have a form of their own among the bytes
 _BY_HAND = (
     "settings",
     "held",
-    "homes",
     "quotas",
     "rules",
     "reservations",
-    "columns",
-    "names",
-    "shapes",
+    "table",
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Held:
     """Rows and their GPUs: one entry for each GPU, those of a row together, in rank order."""
 
     row: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     node: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     gpu: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # index in its node
+
+    @classmethod
+    def of(cls, placements: Iterable[tuple[int, Placement]]) -> Held:
+        """Rows and where they are."""
+        rows: list[int] = []
+        nodes: list[int] = []
+        gpus: list[int] = []
+        for row, placement in placements:
+            for node, mask in zip(placement.nodes, placement.masks, strict=True):
+                rest = mask
+                while rest:
+                    bit = rest & -rest
+                    rows.append(row)
+                    nodes.append(node)
+                    gpus.append(bit.bit_length() - 1)
+                    rest ^= bit
+        return cls(*(np.array(each, np.int64) for each in (rows, nodes, gpus)))
+
+    def placements(self) -> dict[int, Placement]:
+        """Placements by row, in the order in which the entries have them."""
+        if not len(self.row):
+            return {}
+        begins = np.flatnonzero(
+            np.concatenate([[True], (np.diff(self.row) != 0) | (np.diff(self.node) != 0)])
+        )
+        if int(self.gpu.max()) <= MOST_BITS:
+            masks = np.bitwise_or.reduceat(np.left_shift(1, self.gpu), begins).tolist()
+        else:
+            ends = [*begins[1:].tolist(), len(self.gpu)]
+            gpus = self.gpu.tolist()
+            bounds = zip(begins.tolist(), ends, strict=True)
+            masks = [sum(1 << g for g in gpus[a:b]) for a, b in bounds]
+        rows, nodes = self.row[begins].tolist(), self.node[begins].tolist()
+        found: dict[int, Placement] = {}
+        for row, node, mask in zip(rows, nodes, masks, strict=True):
+            before = found.get(row)
+            if before is None:
+                found[row] = Placement((node,), (mask,))
+            else:
+                found[row] = Placement((*before.nodes, node), (*before.masks, mask))
+        return found
+
+    def plain(self) -> list[Ints]:
+        """As plain values."""
+        return [self.row, self.node, self.gpu]
+
+    @classmethod
+    def of_plain(cls, plain: Sequence[Ints]) -> Held:
+        """Of plain values."""
+        return cls(*plain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +120,9 @@ class LiveSnapshot:
         mode: full, or fill.
         now: seconds of the policy's clock.
         settings: parts, options and costs.
-        columns: arrays with one entry for each row, in the order of job ids; `status` as in core.
-        names: what the codes of users, accounts and virtual clusters stand for.
-        shapes: GPUs on each node, by row, of jobs that ask for a layout.
-        whole_nodes: rows that share their nodes with no other job.
-        gpus_by_type: how many GPUs of each type on every node, by row, of jobs that say it.
+        table: the jobs, in the order of their ids; suspended ones have homes, where they can
+            resume, and codes stand for the names that the live state has.
         held: rows and the GPUs that they hold or have claims on.
-        homes: suspended rows and the GPUs on which they can resume.
         finished: rows that have completed, in order.
         cluster: the nodes, encoded (see `RoundState.encoded_cluster`).
         service: per node 2 (takes work), 1 (keeps what it has), 0 (is away).
@@ -99,18 +148,13 @@ class LiveSnapshot:
     mode: Mode
     now: float
     settings: RoundSettings
-    columns: Mapping[str, NDArray[Any]]
-    names: Mapping[str, tuple[str, ...]]
-    shapes: Mapping[int, tuple[int, ...]]
-    whole_nodes: tuple[int, ...]
+    table: SeenJobs
     held: Held
-    homes: Held
     finished: Ints
     cluster: bytes
     service: NDArray[np.int8]
     closed: Ints
     pools: tuple[tuple[str, bytes], ...]
-    gpus_by_type: Mapping[int, str] = field(default_factory=dict)
     quotas: tuple[Quota, ...] = ()
     rules: SiteRules = field(default_factory=SiteRules)
     reservations: tuple[Reservation, ...] = ()
@@ -124,7 +168,7 @@ class LiveSnapshot:
     state: bytes = b""
 
     def __len__(self) -> int:
-        return len(self.columns["job"])
+        return len(self.table)
 
     def to_bytes(self) -> bytes:
         """The snapshot as bytes; equal snapshots give equal bytes."""
@@ -132,11 +176,8 @@ class LiveSnapshot:
             name: getattr(self, name) for name in self.__slots__ if name not in _BY_HAND
         }
         plain["settings"] = asdict(self.settings)
-        plain["columns"] = dict(self.columns)
-        plain["names"] = dict(self.names)
-        plain["shapes"] = _flattened(self.shapes)
-        for name, held in (("held", self.held), ("homes", self.homes)):
-            plain[name] = [held.row, held.node, held.gpu]
+        plain["held"] = self.held.plain()
+        plain |= _plain_table(self.table)
         plain["quotas"] = [asdict(quota) for quota in self.quotas]
         plain["rules"] = asdict(self.rules)
         plain["reservations"] = [asdict(each) for each in self.reservations]
@@ -153,17 +194,15 @@ class LiveSnapshot:
         if not isinstance(plain, dict) or plain.pop("format", None) != FORMAT:
             raise BadInput(f"not a live snapshot of format {FORMAT}")
         try:
-            for name in ("held", "homes"):
-                row, node, gpu = plain[name]
-                plain[name] = Held(row=row, node=node, gpu=gpu)
-            plain["shapes"] = _gathered(*plain["shapes"])
+            plain["held"] = Held.of_plain(plain["held"])
+            plain["table"] = _table(plain)
             plain["settings"] = RoundSettings(**plain["settings"])
             plain["quotas"] = tuple(Quota(**quota) for quota in plain["quotas"])
             plain["rules"] = _rules(plain.get("rules", {}))
             kept = plain.get("reservations", ())
             plain["reservations"] = tuple(Reservation(**each) for each in kept)
             return cls(**plain)
-        except (TypeError, KeyError, ValueError) as error:
+        except (TypeError, LookupError, ValueError, AttributeError) as error:
             raise BadInput(f"a damaged live snapshot: {error}") from None
 
     def under(self, settings: RoundSettings) -> LiveSnapshot:
@@ -173,8 +212,46 @@ class LiveSnapshot:
 
 def _rules(plain: Mapping[str, Any]) -> SiteRules:
     kinds: dict[str, type[Any]] = {"accounts": Account, "classes": PriorityClass}
-    lists = {k: tuple(kind(**each) for each in plain.get(k, ())) for k, kind in kinds.items()}
+    lists: dict[str, Any] = {}
+    for key, kind in kinds.items():
+        known = {each.name for each in fields(kind)}
+        # a snapshot of before names the rules of a class that only a live cluster applies
+        said = ({k: v for k, v in each.items() if k in known} for each in plain.get(key, ()))
+        lists[key] = tuple(kind(**each) for each in said)
     return SiteRules(**{**plain, **lists})
+
+
+def _plain_table(table: SeenJobs) -> dict[str, Any]:
+    """A table as fields of plain values."""
+    return {
+        "columns": table.telling() | {f"extra:{n}": column for n, column in table.extra.items()},
+        "names": dict(table.names),
+        "shapes": _flattened(table.shapes),
+        "whole_nodes": tuple(sorted(table.whole_nodes)),
+        "gpus_by_type": {row: by_type_text(each) for row, each in table.gpus_by_type.items()},
+        "homes": Held.of(table.homes.items()).plain(),
+        "gpu_limits": table.gpu_limits.columns(),
+    }
+
+
+def _table(plain: dict[str, Any]) -> SeenJobs:
+    """The table of `_plain_table`, whose fields are taken out; older ones lack some."""
+    columns: dict[str, NDArray[Any]] = plain.pop("columns")
+    own = {name: column for name, column in columns.items() if name in SeenJobs.kinds}
+    table = SeenJobs.of_columns(len(columns["job"]), own)
+    table.extra = {
+        name.removeprefix("extra:"): column
+        for name, column in columns.items()
+        if name.startswith("extra:")
+    }
+    table.names = plain.pop("names")
+    table.shapes = _gathered(*plain.pop("shapes"))
+    table.whole_nodes = set(plain.pop("whole_nodes"))
+    by_type: dict[int, str] = plain.pop("gpus_by_type", {})
+    table.gpus_by_type = {row: by_type_of(text) for row, text in by_type.items()}
+    table.homes = Held.of_plain(plain.pop("homes")).placements()
+    table.gpu_limits = RowLimits.of_columns(plain.pop("gpu_limits", {}))
+    return table
 
 
 def _flattened(shapes: Mapping[int, tuple[int, ...]]) -> list[Ints]:

@@ -4,13 +4,15 @@ A policy may be code of any origin. It may raise, loop for ever or take all memo
 reaches the daemon, which then keeps its present plan. The process is started anew (never forked, as
 the daemon has threads), kept for the next round, and killed when a request takes too long.
 
-Invariant: an answer belongs to the request before it; a killed worker gives no more answers.
+Invariant: an answer has the number of its request; a worker that gives another one, or none in
+time, is killed and gives no more answers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import signal
 import socket
@@ -67,6 +69,7 @@ class PolicyWorker:
         self._writer: asyncio.StreamWriter | None = None
         self._lock = asyncio.Lock()
         self._asked = False
+        self._numbers = itertools.count(1)  # of requests
 
     @property
     def pid(self) -> int | None:
@@ -81,7 +84,11 @@ class PolicyWorker:
     async def start(self) -> None:
         """Have a process ready, so that the first round need not wait for it."""
         async with self._lock:
-            await self._running()
+            try:
+                await self._running()
+            except BaseException:
+                self._give_up()  # what it sends when it is ready would be taken for an answer
+                raise
 
     async def decide(self, snapshot: LiveSnapshot) -> Decided:
         """Decide a round.
@@ -102,6 +109,17 @@ class PolicyWorker:
         """
         data = encode(asdict(settings))
         await self._ask("check", data, f"policy {settings.policy}", self.time_limit_s)
+
+    async def options_left_out(self, settings: RoundSettings) -> tuple[str, ...]:
+        """The options that these parts no longer take; see `parts.options_left_out`.
+
+        Raises:
+            PolicyFailed: the part took too long or its process died.
+        """
+        data = encode(asdict(settings))
+        task = f"policy {settings.policy}"
+        answer, _ = await self._ask("left-out", data, task, self.time_limit_s)
+        return tuple(decode(answer))
 
     async def try_policy(self, settings: RoundSettings, snapshot: LiveSnapshot) -> None:
         """Can these parts be switched on, for the jobs there are now?
@@ -161,12 +179,15 @@ class PolicyWorker:
             try:
                 reader, writer = await self._running()
                 async with asyncio.timeout(limit_s):
-                    body = encode([verb, data])
+                    number = next(self._numbers)
+                    body = encode([number, verb, data])
                     writer.write(HEADER.pack(len(body)) + body)
                     await writer.drain()
                     self._asked = True
                     (size,) = HEADER.unpack(await reader.readexactly(HEADER.size))
-                    kind, answer, cpu_s = decode(await reader.readexactly(size))
+                    told, kind, answer, cpu_s = decode(await reader.readexactly(size))
+                if told != number:
+                    raise PolicyFailed(f"{task}: it answered request {told} instead of {number}")
             except TimeoutError:
                 self._give_up()
                 raise PolicyFailed(

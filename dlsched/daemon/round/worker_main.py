@@ -24,7 +24,13 @@ from dlsched.daemon.round.decide import decide, table_for_needs
 from dlsched.daemon.round.forecasts.alternatives import Question
 from dlsched.daemon.round.forecasts.answering import answer
 from dlsched.daemon.round.forecasts.forecasting import foreseen
-from dlsched.daemon.round.parts import RoundSettings, live_parts, refuse_unfit, refuse_unknown
+from dlsched.daemon.round.parts import (
+    RoundSettings,
+    live_parts,
+    options_left_out,
+    refuse_unfit,
+    refuse_unknown,
+)
 from dlsched.daemon.round.restore import cluster_of
 from dlsched.daemon.round.snapshot import LiveSnapshot
 
@@ -40,9 +46,9 @@ def serve(fd: int) -> None:
         while header := stream.read(HEADER.size):
             if len(header) < HEADER.size:
                 return
-            verb, data = decode(stream.read(HEADER.unpack(header)[0]))
+            number, verb, data = decode(stream.read(HEADER.unpack(header)[0]))
             before = time.process_time()
-            told = encode([*_answer(verb, data), time.process_time() - before])
+            told = encode([number, *_answer(verb, data), time.process_time() - before])
             stream.write(HEADER.pack(len(told)))
             stream.write(told)
             stream.flush()
@@ -81,6 +87,10 @@ def _check(data: bytes) -> bytes:
     return b""
 
 
+def _left_out(data: bytes) -> bytes:
+    return encode(options_left_out(RoundSettings(**decode(data))))
+
+
 def _try(data: bytes) -> bytes:
     snapshot = LiveSnapshot.from_bytes(data)
     parts = live_parts(snapshot.settings, has_quotas=bool(snapshot.quotas))
@@ -109,6 +119,7 @@ def _suppose(data: bytes) -> bytes:
 _VERBS = {
     "decide": _decide,
     "check": _check,
+    "left-out": _left_out,
     "try": _try,
     "forecast": _forecast,
     "suppose": _suppose,

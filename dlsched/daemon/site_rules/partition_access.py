@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dlsched.db.records import JobSpec
+from dlsched.tenants.fields import Partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,15 @@ class AccessLists:
     users: tuple[str, ...] = ()
     accounts: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()  # of Unix
+
+    @classmethod
+    def of(cls, found: Partition) -> AccessLists | None:
+        """Those of a partition; None: it is for all."""
+        if not (found.users or found.accounts or found.groups):
+            return None
+        return cls(
+            partition=found.name, users=found.users, accounts=found.accounts, groups=found.groups
+        )
 
     def refusal(self, user: str, account: str, groups: Collection[str] | None) -> str:
         """Why a job may not be in the partition; empty if it may.

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from dlsched.client.submission.durations import duration_text
 from dlsched.core.errors import BadInput, NotAllowed, not_known
-from dlsched.db.tenants import PriorityClass
+from dlsched.tenants.fields import PriorityClass
 
 NORMAL = "normal"  # the class that is always there, as in Slurm
 

@@ -129,7 +129,7 @@ class WhatIf:
             raise NotPossible(f"job {job} has ended")
         with live.supposing(list(bodies.values()), now) as ids:
             snapshot = copy_present(cluster.round_state, now)
-            status = snapshot.columns["status"]
+            status = snapshot.table.status
             for number, key in zip(ids, bodies, strict=True):
                 if key in unseen:  # supposed together, they would share what quotas leave
                     status[row_of(snapshot, number)] = FUTURE if unseen[key] else WAITING

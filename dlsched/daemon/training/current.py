@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from heapq import nsmallest
 
+from dlsched.core.sums import ordered_sum
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.reported.curves import OURS
 from dlsched.daemon.reported.failures import Failure
@@ -35,7 +36,7 @@ def gpu_use(cluster: Cluster, run: Run) -> dict[str, float]:
     full = [use.memory_used_bytes for use in uses if use.HasField("memory_used_bytes")]
     found: dict[str, float] = {}
     if busy:
-        found["gpu_utilization"] = sum(busy) / len(busy)
+        found["gpu_utilization"] = ordered_sum(busy) / len(busy)
     if full:
         found["gpu_memory_bytes"] = float(max(full))
     return found

@@ -10,10 +10,10 @@ import asyncio
 import html
 from collections.abc import Iterable, Sequence
 
-from dlsched.core.cluster.host_lists import fold
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.reported.curves import Curve
 from dlsched.daemon.training.current import values_now
+from dlsched.host_lists import fold
 from dlsched.protocol.ledger import Run
 from dlsched.system.clock import boottime
 

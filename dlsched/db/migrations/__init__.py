@@ -35,12 +35,12 @@ def upgrade(engine: Engine, found: str) -> None:
     """Bring a database from the version found to this program's.
 
     Raises:
-        SchemaMismatch: this program does not know the version found: the database is newer.
+        SchemaMismatch: this program does not know the version found: it is newer, or too old.
     """
     config = configuration()
     try:
         ScriptDirectory.from_config(config).get_revision(found)
     except CommandError:
-        raise SchemaMismatch(found, schema.VERSION) from None
+        raise SchemaMismatch(found, schema.VERSION, schema.FIRST) from None
     config.attributes["engine"] = engine
     command.upgrade(config, schema.VERSION)

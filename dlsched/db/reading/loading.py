@@ -10,16 +10,16 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, get_type_hints
 
 from sqlalchemy import Connection, func, select
 
+from dlsched.core.service_clock import NEW, Account, Received
 from dlsched.db import schema
 from dlsched.db.checkpoints import KEPT, read_borrowed
-from dlsched.db.contents import ContentSizes, program_of, taken_apart
-from dlsched.db.reading.outcomes import JobOverhead, overheads
+from dlsched.db.contents import ContentSizes, JobContent
 from dlsched.db.records import (
     ArrayShape,
     CheckpointCommitted,
@@ -31,8 +31,9 @@ from dlsched.db.records import (
     TenantSet,
 )
 from dlsched.db.rows import Row, job_of, member_of, node_of, of_row, orphan_of, record_of, run_of
+from dlsched.db.served import JobServed, read_received, read_served
 from dlsched.db.speeds import SpeedRow, read_speeds
-from dlsched.db.statements import chunks, rows_in
+from dlsched.db.statements import rows_in
 from dlsched.db.tenant_rows import read_tenants
 from dlsched.db.trainings import CurvesRow, TrainingRow, read_trainings
 from dlsched.db.usage import UsedByOwner, read_usage
@@ -44,18 +45,16 @@ UNCHANGED: Mapping[str, Any] = MappingProxyType({})  # one object for the many j
 
 
 @dataclass(slots=True, kw_only=True)
-class JobFacts(JobOverhead):
+class JobFacts:
     """The facts of a job beside the ledger's row; its wall-clock times are for display."""
 
     job: JobId
-    held: str = ""  # "", "user", "admin"
+    held: str = ""  # "", "user", "admin", "launch"
     updated: Mapping[str, Any] = field(default_factory=lambda: UNCHANGED)  # since submission
     submitted_at: float = 0.0
     first_started_at: float | None = None
     started_at: float | None = None  # of the latest run
     ended_at: float | None = None
-    executed_s: float = 0.0  # by runs that have ended
-    gpu_s: float = 0.0
     starts: int = 0
     preemptions: int = 0
     migrations: int = 0
@@ -64,6 +63,35 @@ class JobFacts(JobOverhead):
     cancelled_by: str = ""
     checkpoint: CheckpointCommitted | None = None  # the newest
     progress: Progress | None = None  # of the latest run with any
+    served: JobServed | None = None  # what it has received; None: it has had no run
+    received: tuple[RunId, Received] | None = None  # by its latest run
+    moved_s: float = 0.0  # by which the times have moved since the spec was read; see ClockMoved
+
+    @property
+    def account(self) -> Account:
+        """What it has received in stints that are over."""
+        return NEW if self.served is None else self.served.account
+
+    @property
+    def executed_s(self) -> float:
+        """Seconds on GPUs, in stints that are over."""
+        return self.account.held_s
+
+    @property
+    def gpu_s(self) -> float:
+        """GPU-seconds, in stints that are over."""
+        return self.account.attained
+
+    @property
+    def starting_s(self) -> float:
+        """Seconds that its starts have taken which were measured, its present one included."""
+        return self.account.restart_s
+
+    @property
+    def restart_s(self) -> float | None:
+        """Their mean; None: none was measured."""
+        count = 0 if self.served is None else self.served.measured_starts
+        return self.starting_s / count if count else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,13 +153,10 @@ def nodes_of(
     return {NodeName(row["node"]): node_of(row, on[row["node"]]) for row in rows}
 
 
-_AT_ONCE = 100  # bodies whose scripts are in memory while they are read
-
-
 def read_bodies(
     connection: Connection, ids: Iterable[int], *, with_sizes: bool = False
 ) -> dict[int, tuple[JobBody, int]]:
-    """Job bodies with their dependencies, and how many bytes each has with its content.
+    """Job bodies with their dependencies, and how many bytes each has with what it executes.
 
     Args:
         connection: to read from.
@@ -149,21 +174,21 @@ def read_bodies(
     for row in rows_in(connection, select(needs), needs.c.body, wanted):
         waits[row["body"]].append(row)
     found: dict[int, tuple[JobBody, int]] = {}
-    for some in chunks(wanted, _AT_ONCE):
-        for row in rows_in(connection, select(bodies), bodies.c.body, some):
-            with of_row("job_bodies", row["body"]):
-                body, size = _body_of(row, waits.get(row["body"], ()))
-                found[row["body"]] = body, size + lengths.get(row["body"], 0)
+    for row in rows_in(connection, select(bodies), bodies.c.body, wanted):
+        with of_row("job_bodies", row["body"]):
+            body = _body_of(row, waits.get(row["body"], ()))
+            size = ContentSizes().of(body, JobContent()) + row["program_bytes"]
+            found[row["body"]] = body, size + lengths.get(row["body"], 0)
     return found
 
 
-def _body_of(row: Row, waits: Sequence[Row]) -> tuple[JobBody, int]:
-    """A body of its rows, and how many bytes it has with its script and arguments."""
-    asked, content = taken_apart(row)
+def _body_of(row: Row, waits: Sequence[Row]) -> JobBody:
+    """A body of its rows."""
+    asked = json.loads(row["content"])
     if "share" in asked:  # what the field was called at first
         asked["gpu_share"] = asked.pop("share")
     asked |= {
-        "program": program_of(content, asked.get("working_directory", "")),
+        "program": sys.intern(row["program"]),
         "seal": sys.intern(row["seal"]),
         "dependencies": [
             {
@@ -175,8 +200,7 @@ def _body_of(row: Row, waits: Sequence[Row]) -> tuple[JobBody, int]:
             for line in sorted(waits, key=lambda line: int(line["position"]))
         ],
     }
-    body = value_of(JobBody, asked, exact=True)
-    return body, ContentSizes().of(body, content)
+    return value_of(JobBody, asked, exact=True)
 
 
 def read_arrays(connection: Connection, ids: Iterable[int]) -> dict[int, ArrayShape]:
@@ -231,9 +255,6 @@ def read_jobs(
 _HINTS = get_type_hints(Request) | get_type_hints(JobBody)
 
 
-_OVERHEAD = tuple(each.name for each in fields(JobOverhead))
-
-
 def updated_fields(text: str | None) -> dict[str, Any]:
     """The changed fields of a body, by name."""
     if text is None:
@@ -248,7 +269,8 @@ def facts_of(
     row: Row,
     checkpoint: CheckpointCommitted | None = None,
     progress: Progress | None = None,
-    spent: JobOverhead | None = None,
+    received: tuple[RunId, Received] | None = None,
+    served: JobServed | None = None,
 ) -> JobFacts:
     """The facts in a job's row beside the ledger's part.
 
@@ -256,9 +278,9 @@ def facts_of(
         row: of the table of jobs.
         checkpoint: the job's newest one.
         progress: of its latest run with any.
-        spent: its overhead.
+        received: by its latest run.
+        served: what it has received.
     """
-    spent = spent or JobOverhead()
     with of_row("jobs", row["job"]):
         return record_of(
             JobFacts,
@@ -266,7 +288,9 @@ def facts_of(
             updated=updated_fields(row["updated"]),
             checkpoint=checkpoint,
             progress=progress,
-            **{name: getattr(spent, name) for name in _OVERHEAD},
+            served=served,
+            received=received,
+            moved_s=0.0,
         )
 
 
@@ -325,12 +349,16 @@ def load(connection: Connection) -> Loaded:
     )
     ids = [row["job"] for row in rows]
     saved, steps = last_checkpoints(connection, ids), last_progress(connection, ids)
-    spent = overheads(connection, rows)
+    received, served = read_received(connection, ids), read_served(connection, ids)
     return Loaded(
         ledger=ledger,
         jobs={
             JobId(row["job"]): facts_of(
-                row, saved.get(row["job"]), steps.get(row["job"]), spent.get(row["job"])
+                row,
+                saved.get(row["job"]),
+                steps.get(row["job"]),
+                received.get(row["job"]),
+                served.get(row["job"]),
             )
             for row in rows
         },

@@ -23,6 +23,7 @@ from sqlalchemy import (
     tuple_,
 )
 
+from dlsched.core.service_clock import Received
 from dlsched.db import schema
 from dlsched.db.checkpoints import DOOMED, HELD, RegisteredCheckpoint, read_checkpoints
 from dlsched.db.contents import JobContent, read_contents
@@ -44,14 +45,15 @@ from dlsched.db.reading.outcomes import (
     PredictedStart,
     causes_of_failures,
     first_predictions,
-    overheads,
     predicted_starts,
 )
 from dlsched.db.records import JobSpec, Prediction, Progress
 from dlsched.db.retention import has_old_lines, removable_jobs
 from dlsched.db.rows import Row, record_of
 from dlsched.db.rungs import RungReached, read_rungs
+from dlsched.db.served import read_received, read_served, received_of
 from dlsched.db.statements import rows_in
+from dlsched.db.stored_bytes import read_stored_bytes
 from dlsched.db.task_runs import TaskCounts, TaskRun, count_tasks, read_task_runs
 from dlsched.db.trainings import CurvesRow, TrainingRow, read_trainings
 from dlsched.protocol.ledger import Job, Run
@@ -59,6 +61,7 @@ from dlsched.protocol.messages import JobId, NodeName, RequestId, RunId
 
 T = TypeVar("T")
 PAGE = 500
+PAGE_BYTES = 4 << 20  # of what a page's jobs ask for, beside its first job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +114,7 @@ class StoredRun:
     released_at: float | None
     ended_at: float | None
     end: str
-    executed_s: float
-    gpu_s: float
+    received: Received
     progress: Progress | None = None
 
 
@@ -136,6 +138,13 @@ class RunUsage:
     began_at: float
     ended_at: float
     gpu_s: float
+
+    def since(self, begin: float) -> float:
+        """The GPU-seconds from a moment on; those of a run are spread evenly over its time."""
+        took = self.ended_at - self.began_at
+        if took <= 0 or self.ended_at <= begin:
+            return 0.0
+        return self.gpu_s * min((self.ended_at - begin) / took, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +189,10 @@ class Reads:
     def queue(
         self, wanted: Filter | None = None, *, after: JobId | None = None, limit: int = PAGE
     ) -> list[StoredJob]:
-        """Live jobs by id; `after` is the last job of the page before."""
+        """Live jobs by id; `after` is the last job of the page before.
+
+        A page is shorter where its jobs ask for much; only an empty one is the last.
+        """
         table = schema.jobs
         query = select(table).where(table.c.live, *conditions(wanted or Filter()))
         if after is not None:
@@ -198,6 +210,8 @@ class Reads:
         newest_first: bool = False,
     ) -> list[StoredJob]:
         """Ended jobs by their end, one page.
+
+        A page is shorter where its jobs ask for much; only an empty one is the last.
 
         Args:
             wanted: a filter; None: all jobs.
@@ -250,7 +264,7 @@ class Reads:
         return None if row is None else After(ended_at=row.ended_at, job=JobId(row.job))
 
     def _page(self, query: Select[Any]) -> list[StoredJob]:
-        return self._read(lambda c: _stored(c, c.execute(query).mappings().all()))
+        return self._read(lambda c: _stored(c, _bounded(c, c.execute(query).mappings().all())))
 
     def events(
         self,
@@ -295,9 +309,9 @@ class Reads:
         """The notices that are due at `now`, in seconds since the epoch; at most `limit`."""
         return self._read(lambda c: due_notices(c, now, limit))
 
-    def oldest_notices(self, count: int) -> list[Notice]:
-        """So many of the oldest notices that wait."""
-        return self._read(lambda c: oldest_notices(c, count))
+    def oldest_notices(self, user: str, count: int) -> list[Notice]:
+        """So many of the oldest notices of a user that wait."""
+        return self._read(lambda c: oldest_notices(c, user, count))
 
     def runs(self, job: JobId) -> list[StoredRun]:
         """All runs of a job."""
@@ -491,8 +505,32 @@ class Reads:
         """What jobs execute; environments of jobs that have ended are empty."""
         return self._read(lambda connection: read_contents(connection, jobs))
 
+    def stored_bytes(self, user: str) -> int:
+        """How many bytes the database keeps of a user's jobs, live or ended."""
+        return self._read(lambda connection: read_stored_bytes(connection, user))
+
 
 # -- rows ------------------------------------------------------------------------------------------
+
+
+def _bounded(connection: Connection, rows: Sequence[Row]) -> Sequence[Row]:
+    """The first of some jobs' rows, of which what they ask for fits into a page; at least one."""
+    sizes: dict[tuple[str, int], int] = {}
+    for name, table, text in (
+        ("body", schema.job_bodies.c.body, schema.job_bodies.c.content),
+        ("array", schema.arrays.c.array, schema.arrays.c.shape),
+    ):
+        query = select(table, func.length(text).label("length"))
+        keys = {row[name] for row in rows if row[name] is not None}
+        for found in rows_in(connection, query, table, keys):
+            sizes[name, found[name]] = found["length"]
+    total = 0
+    for place, row in enumerate(rows):
+        total += len(row["updated"] or "")
+        total += sum(sizes.pop((name, row[name]), 0) for name in ("body", "array"))
+        if place and total > PAGE_BYTES:
+            return rows[:place]
+    return rows
 
 
 def _stored(connection: Connection, rows: Sequence[Row]) -> list[StoredJob]:
@@ -500,8 +538,8 @@ def _stored(connection: Connection, rows: Sequence[Row]) -> list[StoredJob]:
     ids = [row["job"] for row in rows]
     saved, steps = last_checkpoints(connection, ids), last_progress(connection, ids)
     where, used = _where(connection, ids), read_gpu_use(connection, ids)
-    spent, predictions = overheads(connection, rows), first_predictions(connection, ids)
-    causes = causes_of_failures(connection, rows)
+    received, predictions = read_received(connection, ids), first_predictions(connection, ids)
+    causes, served = causes_of_failures(connection, rows), read_served(connection, ids)
     found = []
     for row in rows:
         nodes, end = where.get(row["job"], ((), ""))
@@ -509,7 +547,9 @@ def _stored(connection: Connection, rows: Sequence[Row]) -> list[StoredJob]:
         found.append(
             StoredJob(
                 job=jobs[JobId(job)],
-                facts=facts_of(row, saved.get(job), steps.get(job), spent.get(job)),
+                facts=facts_of(
+                    row, saved.get(job), steps.get(job), received.get(job), served.get(job)
+                ),
                 state=row["state"],
                 nodes=nodes,
                 end=end,
@@ -559,4 +599,5 @@ def _runs_by_job(connection: Connection, jobs: Iterable[JobId]) -> dict[JobId, l
 
 
 def _run(row: Row, run: Run, steps: Mapping[str, Progress]) -> StoredRun:
-    return record_of(StoredRun, row, run=run, progress=steps.get(row["run_id"]))
+    received = received_of(row)
+    return record_of(StoredRun, row, run=run, received=received, progress=steps.get(row["run_id"]))

@@ -7,14 +7,17 @@ submits.
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, select, update
+from sqlalchemy import Connection, bindparam, case, delete, select, update
 
 from dlsched.core.errors import InvariantBroken
+from dlsched.core.sums import ordered_sum
 from dlsched.db import records, schema
 from dlsched.db.checkpoints import CheckpointsMarked, mark_checkpoints
 from dlsched.db.contents import ContentGiven, environment_text
@@ -30,11 +33,14 @@ from dlsched.db.notices import (
 from dlsched.db.retention import JobsRemoved, LinesRemoved, remove_jobs, remove_lines
 from dlsched.db.rows import of_row
 from dlsched.db.rungs import RungReached, set_reached
+from dlsched.db.served import TIMES, JobServed, RunServed, set_received, set_served
 from dlsched.db.speeds import SpeedsForgotten, SpeedsSet, forget_speeds, set_speeds
 from dlsched.db.statements import add, put
+from dlsched.db.stored_bytes import count_actions
 from dlsched.db.task_runs import TasksEnded, TasksGiven, set_ended, set_given
 from dlsched.db.tenant_rows import remove_tenants, replace_configured, set_tenants
 from dlsched.db.trainings import CurvesRow, TrainingRow, set_trainings
+from dlsched.db.usage import UsedByOwner, set_usage
 from dlsched.protocol.json_form import dumps, plain
 from dlsched.protocol.messages import Epoch, NodeName, RunId
 
@@ -77,6 +83,7 @@ def store_attached(connection: Connection, epoch: Epoch, rows: Iterable[object],
 
 def _events(place: _Place, rows: Sequence[records.Event]) -> None:
     add(place.connection, schema.events, plain(rows))
+    count_actions(place.connection, rows)
     cancels = [r for r in rows if r.kind in ("cancel", "cancelled") and r.job is not None]
     if cancels:
         jobs = schema.jobs
@@ -177,6 +184,28 @@ def _drained(place: _Place, rows: Sequence[records.Drained]) -> None:
             place.connection.execute(delete(table).where(table.c.node == row.node))
 
 
+def _clock(place: _Place, rows: Sequence[records.ClockMoved]) -> None:
+    for row, (table, names) in product(
+        rows,
+        (
+            (schema.jobs, ("submitted_at", "first_started_at", "started_at")),
+            (schema.runs, ("assigned_at", "released_at")),
+        ),
+    ):
+        moved = {name: table.c[name] + row.by_s for name in names}
+        if row.since < math.inf:
+            is_new = {name: table.c[name].between(row.since, row.until) for name in names}
+            moved = {name: case((is_new[name], table.c[name]), else_=moved[name]) for name in names}
+        present = update(table).where(table.c.live, table.c.ended_at.is_(None))
+        place.connection.execute(present.values(moved))
+    by_s = ordered_sum(row.by_s for row in rows)
+    served, usage = schema.served, schema.usage
+    moved = {name: served.c[name] + by_s for name in (*TIMES, "not_before")}
+    live = select(schema.jobs.c.job).where(schema.jobs.c.live)
+    place.connection.execute(update(served).where(served.c.job.in_(live)).values(moved))
+    place.connection.execute(update(usage).values(at=usage.c.at + by_s))
+
+
 _STORES: Mapping[type, Callable[[_Place, Any], None]] = {
     records.Event: _events,
     records.HoldChanged: _holds,
@@ -190,6 +219,10 @@ _STORES: Mapping[type, Callable[[_Place, Any], None]] = {
     records.Progress: _progress,
     records.CheckpointCommitted: _checkpoints,
     CheckpointsMarked: lambda place, rows: mark_checkpoints(place.connection, rows),
+    records.ClockMoved: _clock,
+    JobServed: lambda place, rows: set_served(place.connection, rows),
+    RunServed: lambda place, rows: set_received(place.connection, rows),
+    UsedByOwner: lambda place, rows: set_usage(place.connection, rows),
     records.NodeDescribed: _described,
     records.NodesHeard: _heard,
     records.Drained: _drained,

@@ -20,7 +20,7 @@ from dlsched.db.notices import Notify
 from dlsched.db.reading.loading import members_of, nodes_of, runs_from
 from dlsched.db.rows import Row, job_of, orphan_of
 from dlsched.db.statements import rows_in
-from dlsched.protocol.ledger import Ledger, Node, Orphan, Run
+from dlsched.protocol.ledger import Ledger, Node, Orphan, Run, RunStatus
 from dlsched.protocol.ledger import writes as change
 from dlsched.protocol.messages import Epoch, JobId, NodeName, RunId
 
@@ -135,7 +135,7 @@ def _runs(connection: Connection, named: _Named) -> dict[RunId, Run]:
         rows[row["run_id"]] = row
     first: dict[int, int] = {}  # of a job: the lowest run number that matters
     for row in rows.values():
-        if not row["live"]:
+        if row["status"] == RunStatus.OVER.value:
             first[row["job"]] = min(row["run"], first.get(row["job"], row["run"]))
     jobs = (named.jobs | {row["job"] for row in rows.values()}) - named.submitted
     live = select(table).where(table.c.live)

@@ -1,13 +1,15 @@
 """The notices that follow from a transaction's changes, of jobs whose users asked for them.
 
 They are derived from the same lines of the jobs' stories as the events. What is told of an array is
-told once, of the whole of it, unless its user asked for `array_tasks`.
+told once, of the whole of it, unless its user asked for `array_tasks`. What happens to many
+elements of an array in one transaction is told together in any case.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from sqlalchemy import Connection, func, select
 
@@ -26,6 +28,7 @@ _WORDS = {  # of the ends that a job can have, in the order in which they are lo
     JobStatus.TIMEOUT: ("time_limit", "fail", "end"),
 }
 OF_ARRAYS = ("begin", "end", "fail")
+MOST_SINGLE = 10  # elements of an array to which the same happens, and which are told of one by one
 
 
 def notices_of(
@@ -45,6 +48,7 @@ def notices_of(
         at: for display.
     """
     found: list[Notice] = []
+    of_elements: dict[tuple[JobId, str], list[Notice]] = defaultdict(list)
     of_arrays: dict[tuple[JobId, str], list[Notice]] = defaultdict(list)
     for number, notify in asked.items():
         job, wanted = after.jobs[number], asked_events(notify.events)
@@ -53,12 +57,20 @@ def notices_of(
             wanted |= {"end"}  # an element's end may be that of the whole array
         for event, text in _told(before.jobs.get(number), job, after, wanted):
             notice = Notice(
-                job=number, event=event, state=state_word(job), run=job.runs, text=text, at=at
+                job=number,
+                event=event,
+                state=state_word(job),
+                run=job.runs,
+                text=text,
+                at=at,
+                user=job.request.user,
             )
             if array is not None and event in OF_ARRAYS:
                 of_arrays[array, "begin" if event == "begin" else "end"].append(notice)
             else:
-                found.append(notice)
+                of_elements[notify.array_job or number, event].append(notice)
+    for (array, _), some in of_elements.items():
+        found += some if len(some) <= MOST_SINGLE else [_together(array, some)]
     for (array, moment), some in of_arrays.items():
         wanted = asked_events(asked[some[0].job].events)
         told = _begun(connection, array, some) if moment == "begin" else None
@@ -126,6 +138,13 @@ def _ended(
     return _of_array(array, last, event, text, "FAILED" if failed else last.state)
 
 
+def _together(array: JobId, some: list[Notice]) -> Notice:
+    """That the same has happened to many elements of an array."""
+    first = some[0]
+    text = f"{plural(len(some), 'element')}; the first, job {first.job}: {first.text}"
+    return replace(_of_array(array, first, first.event, text), elements=len(some))
+
+
 def _of_array(array: JobId, notice: Notice, event: str, text: str, state: str = "") -> Notice:
     return Notice(
         job=array,
@@ -134,5 +153,6 @@ def _of_array(array: JobId, notice: Notice, event: str, text: str, state: str = 
         run=notice.run,
         text=text,
         at=notice.at,
+        user=notice.user,
         whole_array=True,
     )

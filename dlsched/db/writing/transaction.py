@@ -26,7 +26,6 @@ from sqlalchemy import (
     update,
 )
 
-from dlsched.core.cluster.site_rules import WEEK_S
 from dlsched.db import schema
 from dlsched.db.contents import ContentGiven
 from dlsched.db.notices import Notice
@@ -35,9 +34,7 @@ from dlsched.db.rows import (
     RunGrowth,
     Values,
     ended_at,
-    executed_s,
     gpu_rows,
-    gpu_s,
     growth_of,
     job_values,
     member_values,
@@ -47,7 +44,6 @@ from dlsched.db.rows import (
 )
 from dlsched.db.statements import add, chunks, put
 from dlsched.db.submitting import Submission
-from dlsched.db.usage import charge
 from dlsched.db.writing.events import transitions
 from dlsched.db.writing.excerpt import Excerpt, excerpt
 from dlsched.db.writing.notified import notices_of
@@ -63,7 +59,7 @@ from dlsched.protocol.ledger import (
     apply_all,
     judge,
 )
-from dlsched.protocol.messages import Epoch, JobId, RunId
+from dlsched.protocol.messages import Epoch, JobId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +76,6 @@ def carry_out(
     epoch: Epoch,
     writes: Sequence[Write],
     at: float,
-    half_life_s: float = WEEK_S,
 ) -> Carried:
     """Store the changes of some writes; returns the epoch, events and notices that follow.
 
@@ -89,7 +84,6 @@ def carry_out(
         epoch: the leader's epoch.
         writes: the changes.
         at: seconds since the epoch, for display.
-        half_life_s: seconds after which usage counts half.
     """
     known = excerpt(connection, epoch, writes)
     before, after = known.ledger, apply_all(known.ledger, writes)
@@ -99,8 +93,8 @@ def carry_out(
         for write in some:
             submission.take(write, after.jobs[write.job])
         submission.store(connection)
-    growth, ends, used = _store_runs(connection, before, after, at)
-    charge(connection, used, half_life_s)
+    submission.finish(connection)
+    growth, ends = _store_runs(connection, before, after, at)
     _store_jobs(connection, known, after, growth, ends, submission, at)
     _store_nodes(connection, before, after, writes, at)
     _store_orphans(connection, before, after, at)
@@ -122,7 +116,7 @@ def carry_out(
 
 _RUN_FIELDS = (
     *("status", "epoch", "stop", "stop_step", "suspended", "suspension", "gives_way"),
-    *("released", "live", "end", "executed_s", "gpu_s", "follows", "hand_over"),
+    *("released", "live", "end", "follows", "hand_over"),
 )
 
 
@@ -162,15 +156,10 @@ _UPDATE_MEMBER = (
 
 def _store_runs(
     connection: Connection, before: Ledger, after: Ledger, at: float
-) -> tuple[dict[JobId, RunGrowth], dict[JobId, float], list[RunId]]:
-    """Store what has changed of runs.
-
-    Returns:
-        what it adds to jobs, when runs have ended, and the ended runs that have used GPU time.
-    """
+) -> tuple[dict[JobId, RunGrowth], dict[JobId, float]]:
+    """Store what has changed of runs; returns what it adds to jobs, and when runs have ended."""
     growth: dict[JobId, RunGrowth] = defaultdict(RunGrowth)
     ends: dict[JobId, float] = {}
-    used: list[RunId] = []
     new_runs, new_members, changed, changed_members = [], [], [], []
     for run_id, run in after.runs.items():
         old = before.runs.get(run_id)
@@ -182,19 +171,14 @@ def _store_runs(
         ended = at if run.is_over else None
         if run.is_over and old is not None and old.released and not old.is_over:
             ended = ends[run.key.job] = ended_at(run, at)
-        spent = gpu_s(run, after.jobs[run.key.job])
-        if run.is_over and not (old is not None and old.is_over) and spent > 0:
-            used.append(run_id)
         values = run_values(run) | {
             "released_at": at if run.released else None,  # an earlier time is kept
             "ended_at": ended,
             "end": _end(run, after) if run.is_over else "",
-            "executed_s": executed_s(run),
-            "gpu_s": spent,
         }
         if old is None:
             key = {"run_id": run_id, "job": run.key.job, "run": run.key.run, "assigned_at": at}
-            new_runs.append(values | key)
+            new_runs.append(values | key | {"executed_s": 0.0, "gpu_s": 0.0})
         else:
             changed.append(values | {"b_run_id": run_id})
         for position, (node, member) in enumerate(run.members.items()):
@@ -210,7 +194,7 @@ def _store_runs(
         connection.execute(_UPDATE_RUN, changed)
     if changed_members:
         connection.execute(_UPDATE_MEMBER, changed_members)
-    return growth, ends, used
+    return growth, ends
 
 
 def _end(run: Run, after: Ledger) -> str:
@@ -247,8 +231,6 @@ _UPDATE_JOB = (
                 else_=None,
             ),
             "starts": _JOB.c.starts + bindparam("more_starts"),
-            "executed_s": _JOB.c.executed_s + bindparam("more_executed_s"),
-            "gpu_s": _JOB.c.gpu_s + bindparam("more_gpu_s"),
             "migrations": _JOB.c.migrations + bindparam("more_migrations"),
             "resizes": _JOB.c.resizes + bindparam("more_resizes"),
         }
@@ -298,8 +280,6 @@ def _job_row(
         "is_over": job.status.is_terminal,
         "ended": ended,
         "more_starts": more.starts,
-        "more_executed_s": more.executed_s,
-        "more_gpu_s": more.gpu_s,
         "more_migrations": more.migrations,
         "more_resizes": more.resizes,
     }
@@ -307,7 +287,7 @@ def _job_row(
 
 def _is_live(job: Job, ledger: Ledger) -> bool:
     """Whether a leader keeps a job in memory."""
-    runs = (ledger.live_run(job.job), ledger.next_run(job.job))
+    runs = (ledger.live_run(job.job), ledger.next_run(job.job), ledger.stuck_run(job.job))
     return not job.status.is_terminal or any(run is not None for run in runs)
 
 

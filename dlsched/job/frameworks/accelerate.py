@@ -75,9 +75,21 @@ class AccelerateLoader(ResumableLoader):
 
     def _rest(self) -> Iterator[Any]:
         """Return the batches of the epoch that were not given; load one, so that all is drawn."""
-        rest = skip_first_batches(self._loader, self._given) if self._given else self._loader
+        rest = self._loader
+        if self._given and self._keeps_workers:
+            rest.skip_batches = self._given  # another loader would have workers of its own
+        elif self._given:
+            rest = skip_first_batches(self._loader, self._given)
         batches = iter(rest)
-        return chain(list(islice(batches, 1)), batches)
+        first = list(islice(batches, 1))
+        self._loader.skip_batches = 0
+        return chain(first, batches)
+
+    def _plain(self) -> Any:
+        return self._loader.base_dataloader
+
+    def _start_workers(self) -> None:
+        iter(self._plain())  # what they load first is thrown away
 
     def _set_epoch(self) -> None:
         self._loader.set_epoch(self.epoch)

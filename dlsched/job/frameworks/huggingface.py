@@ -16,13 +16,18 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from transformers import Trainer, TrainerCallback
 
 from dlsched.job.errors import JobError
 from dlsched.job.frameworks.own_folder import OwnFolder
 from dlsched.job.job import Job
+
+if TYPE_CHECKING:
+    from transformers import TrainerControl as Control
+    from transformers import TrainerState as State
+    from transformers import TrainingArguments as Arguments
 
 
 class DlschedCallback(TrainerCallback):  # type: ignore[misc]  # as transformers has it
@@ -60,12 +65,19 @@ class DlschedCallback(TrainerCallback):  # type: ignore[misc]  # as transformers
 
     # -- what the Trainer calls --------------------------------------------------------------------
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+    def on_train_begin(
+        self, args: Arguments, state: State, control: Control, **more: object
+    ) -> None:
         """Begin with the steps that the Trainer has restored."""
         self._told = state.global_step
 
     def on_log(
-        self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **more: Any
+        self,
+        args: Arguments,
+        state: State,
+        control: Control,
+        logs: dict[str, float] | None = None,
+        **more: object,
     ) -> None:
         """Keep the loss and the numbers of an evaluation for the next report."""
         shown = {
@@ -75,21 +87,25 @@ class DlschedCallback(TrainerCallback):  # type: ignore[misc]  # as transformers
         }
         self._numbers.update(shown)
 
-    def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+    def on_save(self, args: Arguments, state: State, control: Control, **more: object) -> None:
         """Note that the Trainer has written a checkpoint of its own."""
         self._saved = Path(self._trainer.args.output_dir) / f"checkpoint-{state.global_step}"
 
-    def on_epoch_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+    def on_epoch_begin(
+        self, args: Arguments, state: State, control: Control, **more: object
+    ) -> None:
         """Tell the last step of the epoch before."""
         self._tell(state)
 
-    def on_step_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+    def on_step_begin(
+        self, args: Arguments, state: State, control: Control, **more: object
+    ) -> None:
         """Tell the step before."""
         self._tell(state)
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _tell(self, state: Any) -> None:
+    def _tell(self, state: State) -> None:
         if state.global_step == self._told:
             return
         self._told = state.global_step

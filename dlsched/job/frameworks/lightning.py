@@ -35,7 +35,7 @@ class DlschedCallback(Callback):  # type: ignore[misc]  # as Lightning has it
         self._job = job
         self._trainer: Trainer | None = None
         self._folder = OwnFolder(job, "trainer", self._write)
-        self._randomness: dict[str, Any] | None = None  # of the checkpoint
+        self._randomness: dict[str, object] | None = None  # of the checkpoint
         self._told = 0  # steps that the job knows
         self._read_at = -REPORT_S
         job.checkpoint.register(
@@ -91,7 +91,12 @@ class DlschedCallback(Callback):  # type: ignore[misc]  # as Lightning has it
             self._randomness = None
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: object,
+        batch: object,
+        batch_idx: int,
     ) -> None:
         """Tell a step, or leave it to the validation that comes next.
 

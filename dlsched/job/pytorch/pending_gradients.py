@@ -26,7 +26,7 @@ class PendingGradients:
         for number, optimizer in enumerate(self._optimizers):
             optimizer.register_step_post_hook(partial(self._stepped, number))
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Return the gradients by optimiser and parameter, and the number of ranks."""
         found = {
             (number, place): weight.grad.detach()

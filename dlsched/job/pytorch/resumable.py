@@ -46,6 +46,7 @@ class ResumableLoader:
         self._job = job
         self._given = 0  # batches of this epoch
         self._begin: dict[str, Any] = {}  # random numbers at the epoch's beginning
+        self._had_workers = False  # then: were there workers of an epoch before it?
         self._restored: dict[str, Any] | None = None
         self._own = _generators_of(loader)
         self._take(loader)
@@ -71,9 +72,16 @@ class ResumableLoader:
         """Give the rest of the epoch, until a stop; a batch counts as used when it is given."""
         restored, self._restored = self._restored, None
         if restored is not None:  # an epoch that begins has what the last one has left
+            is_over = self._is_over()
+            if self._keeps_workers and (is_over or self._had_workers_in(restored)):
+                self._start_workers()
             between = {"process": restored["now"], "own": restored.get("own", [])}
-            self._set(restored["begin"] if self._given else between)
+            self._set(restored["begin"] if self._given and not is_over else between)
+            if is_over:
+                self._next_epoch()
+                return
         self._begin = {"process": generators(), "own": self._own_states()}
+        self._had_workers = self._has_workers()
         self._set_epoch()
         if restored is not None and self._given and self._stateful is not None:
             self._stateful.load_state_dict(restored["state"])
@@ -85,8 +93,20 @@ class ResumableLoader:
             yield batch
             if self._job.stopped:
                 return
+        self._next_epoch()
+
+    def _next_epoch(self) -> None:
         self.epoch += 1
         self._given = 0
+
+    def _is_over(self) -> bool:
+        """Were all batches given, and have samplers drawn their last, as workers run ahead?"""
+        if self._stateful is not None or not self._given or not self._plain().num_workers:
+            return False
+        try:
+            return self._given >= len(self._loader)
+        except TypeError:  # a batch sampler of the script's own without a length
+            return False
 
     def _take(self, loader: Any) -> None:
         """Take the loader; make it one that skips batches where it keeps no position itself."""
@@ -100,6 +120,35 @@ class ResumableLoader:
         batches: Iterator[Any] = iter(self._loader)
         self._skipping.count = 0
         return batches
+
+    # -- workers that stay -------------------------------------------------------------------------
+    # A loader whose workers begin draws their seed first, one whose workers stay does not: an epoch
+    # has its order again only with workers that are there if they were there.
+
+    def _plain(self) -> Any:
+        """Return the DataLoader of torch that has the workers."""
+        return self._loader
+
+    @property
+    def _keeps_workers(self) -> bool:
+        loader = self._plain()
+        return self._stateful is None and loader.num_workers > 0 and loader.persistent_workers
+
+    def _has_workers(self) -> bool:
+        return self._keeps_workers and self._plain()._iterator is not None
+
+    def _had_workers_in(self, restored: dict[str, Any]) -> bool:
+        """Had the epoch, when it began, or would it have had, workers of an epoch before it?"""
+        later = (
+            self.epoch > 0
+        )  # so it is in a checkpoint of an older version, which does not say it
+        return bool(restored.get("had_workers", later))
+
+    def _start_workers(self) -> None:
+        """Start workers that stay, without giving them anything to load."""
+        self._skipping.count = None
+        iter(self._loader)
+        self._skipping.count = 0
 
     def _set(self, begin: dict[str, Any]) -> None:
         set_generators(begin["process"])
@@ -131,6 +180,7 @@ class ResumableLoader:
             "begin": self._begin,
             "now": generators(),
             "own": self._own_states(),
+            "had_workers": self._had_workers if self._given else self._has_workers(),
             "state": self._stateful.state_dict() if self._stateful is not None else None,
         }
         torch.save(state, file)
@@ -155,7 +205,7 @@ class _Skipping:
     def __init__(self, inner: Any) -> None:
         """Skip nothing."""
         self.inner = inner
-        self.count = 0
+        self.count: int | None = 0  # None: all
 
     def __len__(self) -> int:
         """Return the number of batches of a whole epoch."""
@@ -163,6 +213,8 @@ class _Skipping:
 
     def __iter__(self) -> Iterator[Any]:
         """Draw the order now, always before the loader draws its own random numbers."""
+        if self.count is None:
+            return iter(())
         batches = iter(self.inner)
         head = list(islice(batches, self.count + 1))
         return chain(head[self.count :], batches)

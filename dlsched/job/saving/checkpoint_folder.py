@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from dlsched.job.errors import DamagedCheckpoint
 from dlsched.job.saving.hashed_file import digest_of, write_hashed
@@ -203,7 +203,7 @@ class CheckpointFolder:
             yield from (Part(**entry) for entry in entries)
 
     def finish(
-        self, run: int, step: int, parts: Sequence[Part], about: dict[str, Any]
+        self, run: int, step: int, parts: Sequence[Part], about: dict[str, object]
     ) -> Checkpoint:
         """Make a checkpoint of the parts that are written, durably and by one rename.
 

@@ -23,6 +23,8 @@ from dlsched.job.saving.background import InBackground
 from dlsched.job.saving.checkpoint_folder import Checkpoint, CheckpointFolder, Part
 from dlsched.job.saving.states import States
 
+TRIAL_AT_END_S = 5.0  # that a training waits at its end for the states that are tried
+
 
 @dataclass(frozen=True, slots=True)
 class _Behind:
@@ -61,6 +63,7 @@ class Checkpoints:
         self.states = States(runtime)
         self.register, self.register_shards = self.states.register, self.states.register_shards
         self._told_grace = False
+        self._tries = True  # to load what is saved for the first time
         self._folder = CheckpointFolder(folder) if folder is not None else None
         self._saved_at = time.monotonic()
         self._unanswered: dict[str, Checkpoint] = {}
@@ -94,7 +97,9 @@ class Checkpoints:
         """Whether a periodic checkpoint is due by the steps; the same on all ranks."""
         return self.is_active and bool(self.every_steps) and step % (self.every_steps or 1) == 0
 
-    def save(self, step: int, agreement: Agreement, *, wait: bool = True) -> None:
+    def save(
+        self, step: int, agreement: Agreement, *, wait: bool = True, at_stop: bool = False
+    ) -> None:
         """Write a checkpoint; all ranks call it after the same step.
 
         An error on any rank, such as a full disk, is printed, not raised: there is no checkpoint,
@@ -104,7 +109,11 @@ class Checkpoints:
             step: the number of steps done.
             agreement: of the ranks.
             wait: until it is complete; else it may be written in the background.
+            at_stop: the training ends with it, so nothing is tried with what it has written.
         """
+        if at_stop:
+            self._tries = False
+            self.states.stop_trial()
         if self.background and not wait and self.is_active and not self.states.shards:
             self._begin(step)
             return
@@ -132,7 +141,6 @@ class Checkpoints:
             return
         self.saved_step = step
         for checkpoint in made:
-            self.states.try_loads(checkpoint)
             self._hand_in(checkpoint, time.monotonic() - self._saved_at, self.loss)
 
     @property
@@ -144,6 +152,7 @@ class Checkpoints:
 
     def advance(self, written: int) -> None:
         """Finish a save in the background that all ranks have written, as the verdict says."""
+        self.states.tell_trial()
         if written and self._behind is not None:
             behind, self._behind = self._behind, None
             self._finish_behind(behind, written == WRITTEN)
@@ -157,6 +166,8 @@ class Checkpoints:
         if self._behind is not None:
             self._behind.writes.wait()
         self._end_finishing()
+        self.states.tell_trial(TRIAL_AT_END_S)
+        self.states.stop_trial()
 
     def restore(self, agreement: Agreement) -> int:
         """Load the newest undamaged checkpoint; return the steps done by then, 0 without any.
@@ -321,9 +332,7 @@ class Checkpoints:
             self._tell_failure(behind.step, work.why)
             self._folder.abandon(self.run, behind.step)
         for checkpoint in work.result or []:
-            self.states.try_loads(checkpoint)
-            taken_s = time.monotonic() - behind.writes.began_at
-            self._hand_in(checkpoint, taken_s, behind.loss)
+            self._hand_in(checkpoint, time.monotonic() - behind.writes.began_at, behind.loss)
         return not work.why
 
     def _settle(self, agreement: Agreement) -> None:
@@ -342,6 +351,11 @@ class Checkpoints:
         print(f"dlsched.job: no checkpoint after step {step}: {why}", file=sys.stderr)
 
     def _hand_in(self, made: Checkpoint, save_s: float, last_loss: float | None) -> None:
+        self._ask_to_commit(made, save_s, last_loss)
+        if self._tries:
+            self.states.try_loads(made)
+
+    def _ask_to_commit(self, made: Checkpoint, save_s: float, last_loss: float | None) -> None:
         if not self._link.is_open:
             self._commit(made)
             return

@@ -10,7 +10,6 @@ import contextlib
 import signal
 import threading
 from types import FrameType
-from typing import Any
 
 
 class SaveSignal:
@@ -24,7 +23,7 @@ class SaveSignal:
         """Handle the signal, 0 for none; outside the main thread this does nothing."""
         self.asked = False
         self._number = number
-        self._before: Any = None
+        self._before: object = None
         if number and threading.current_thread() is threading.main_thread():
             with contextlib.suppress(OSError, ValueError):  # a signal that has no handlers
                 self._before = signal.signal(number, self._handle)

@@ -28,7 +28,7 @@ from dlsched.job.saving.checkpoint_folder import (
     CheckpointFolder,
     Part,
 )
-from dlsched.job.saving.read_back import why_unreadable
+from dlsched.job.saving.read_back import Trial
 
 STATE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 RESERVED = {MANIFEST, COMMITTED}
@@ -63,7 +63,8 @@ class States:
         self._rank, self._world_size = runtime.rank, runtime.world_size
         self._states: dict[str, _State] = {}
         self.shards: dict[str, Shards] = {}
-        self._tried: set[str] = set()  # states of which a save has been loaded
+        self._tried: set[str] = set()  # states of which a save has been loaded, or is
+        self._trial: Trial | None = None
 
     def register(
         self,
@@ -165,15 +166,31 @@ class States:
         ]
 
     def try_loads(self, made: Checkpoint) -> None:
-        """Print which of the states that are saved for the first time a restore could not load."""
+        """Begin to load the states that are saved for the first time, beside the training.
+
+        `tell_trial` prints those that a restore could not load.
+        """
         untried = {name for name, state in self._states.items() if state.try_load} - self._tried
-        for part in made.parts() if untried else []:
-            if part.state in untried and part.rank in (None, self._rank):
-                self._tried.add(part.state)
-                why = why_unreadable(made.path / part.file, self._states[part.state].load)
-                if why:
-                    complaint = f"a restore could not load the state {part.state!r}: {why}"
-                    print(f"dlsched.job: {complaint}", file=sys.stderr)
+        if not untried or self._trial is not None:
+            return
+        mine = [each for each in made.parts() if each.rank in (None, self._rank)]
+        found = {each.state: made.path / each.file for each in mine if each.state in untried}
+        self._tried |= found.keys()
+        self._trial = Trial((name, at, self._states[name].load) for name, at in found.items())
+
+    def tell_trial(self, within_s: float = 0.0) -> None:
+        """Print which states could not be loaded, if that is known after so many seconds."""
+        if self._trial is not None and self._trial.is_over(within_s):
+            trial, self._trial = self._trial, None
+            for name, why in trial.unreadable():
+                complaint = f"a restore could not load the state {name!r}: {why}"
+                print(f"dlsched.job: {complaint}", file=sys.stderr)
+
+    def stop_trial(self) -> None:
+        """End the trial that is under way."""
+        trial, self._trial = self._trial, None
+        if trial is not None:
+            trial.stop()
 
     # -- from rank to rank -------------------------------------------------------------------------
 

@@ -56,6 +56,24 @@ def account_of(settings: Settings, user: str, uid: int) -> pwd.struct_passwd:
     return account
 
 
+def account_and_groups(
+    settings: Settings, user: str, uid: int
+) -> tuple[pwd.struct_passwd, list[int]]:
+    """Return this node's account of a user, and all groups that its processes have.
+
+    Raises:
+        NotAllowed: by `account_of`.
+    """
+    account = account_of(settings, user, uid)
+    return account, _groups_of(account)
+
+
+def _groups_of(account: pwd.struct_passwd) -> list[int]:
+    if os.geteuid() != 0:
+        return [account.pw_gid]  # this process cannot change its groups
+    return os.getgrouplist(account.pw_name, account.pw_gid)
+
+
 # what the message says of the user and of paths is checked or completed here
 _CHECKED = {"user", "uid", "argv", "environment", "working_directory", "output", "error"}
 _PLAIN = {each.name for each in fields(LaunchFacts)} - _CHECKED
@@ -67,10 +85,7 @@ def launch_facts(settings: Settings, message: control_pb2.LaunchSpec) -> LaunchF
     Raises:
         NotAllowed: by `account_of`.
     """
-    account = account_of(settings, message.user, message.uid)
-    groups = [account.pw_gid]
-    if os.geteuid() == 0:
-        groups = os.getgrouplist(account.pw_name, account.pw_gid)
+    account, groups = account_and_groups(settings, message.user, message.uid)
     directory = message.working_directory or account.pw_dir
 
     plain = {

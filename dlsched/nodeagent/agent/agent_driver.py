@@ -27,7 +27,8 @@ from dlsched.nodeagent.agent.leader_link import LeaderLink
 from dlsched.nodeagent.agent.other_agents import OtherAgents
 from dlsched.nodeagent.agent.rank_reports import RankReports
 from dlsched.nodeagent.agent.settings import Settings
-from dlsched.nodeagent.agent.tasks import AgentTasks
+from dlsched.nodeagent.agent.start_check import StartCheck
+from dlsched.nodeagent.agent.tasks import AgentTasks, NewestOfRun
 from dlsched.nodeagent.gpus.watch import GpuWatch
 from dlsched.nodeagent.keeper import run_files
 from dlsched.protocol import agent
@@ -43,6 +44,7 @@ if TYPE_CHECKING:  # few agents have a node policy, and it loads numpy
 
 log = logging.getLogger(__name__)
 TASKS_S = 0.1  # a run tells of its short tasks at most once in so long
+MOST_BEFORE_START = 10_000  # messages of jobs that wait until all runs are known
 
 
 class AgentDriver:
@@ -96,6 +98,8 @@ class AgentDriver:
             forward=self._from_job,
         )
         self.reports = RankReports(self.state.node, self.leader, self.keepers.send)
+        self._checkpoints = NewestOfRun(self.tasks, self._commit)
+        self._exchanges = NewestOfRun(self.tasks, self._exchange_tasks)
         self.other_agents = OtherAgents(settings)
         self.ranks = GangRanks(
             self.state.node, self.tasks, self.keepers, self.other_agents, self.running_run
@@ -109,8 +113,12 @@ class AgentDriver:
         self._events = EventQueue(self._step)
         # what arrives before `begin` knows all runs; None once it does
         self._before_start: list[Callable[[], None]] | None = []
+        # by run and kind, of messages of jobs that are too many
+        self._newest_before_start: dict[tuple[m.RunId, str], Callable[[], None]] = {}
         self.news = asyncio.Event()  # the node's description has changed
         self.health = HealthCheck(settings, self.news.set)
+        self._start_check = StartCheck(settings, starter, self.health, self.news.set)
+        self.take_start_check = self._start_check.take_result
 
     # -- events --------------------------------------------------------------------------------
 
@@ -155,6 +163,7 @@ class AgentDriver:
                 incarnation=m.Incarnation(known.incarnation),
                 starts=known.starts,
             )
+        await self.tasks.on_disk(self._start_check.clear)
         runs, keepers = await self.keepers.find()
         lease = run_files.read_lease(settings.run_dir)
         log.info("agent-started node=%s runs=%d keepers=%d", settings.name, len(runs), len(keepers))
@@ -170,10 +179,12 @@ class AgentDriver:
                 lease_until=lease.until if lease is not None else None,
             )
         )
-        for take in arrived:
+        for take in (*arrived, *self._newest_before_start.values()):
             take()
+        self._newest_before_start.clear()
         self.tasks.start(self.leader.run())
         self.tasks.start(self._beat())
+        self.tasks.start(self.keepers.watch_standstill())
         self.tasks.start(self.health.watch_for_ever())
         if self.limits is not None:
             self.limits.restore()
@@ -194,7 +205,11 @@ class AgentDriver:
     def _from_job(self, run_id: m.RunId, message: Message) -> None:
         """Take a keeper's message that is about its job, not about its run."""
         if self._before_start is not None:
-            self._before_start.append(partial(self._from_job, run_id, message))
+            take = partial(self._from_job, run_id, message)
+            if len(self._before_start) < MOST_BEFORE_START:
+                self._before_start.append(take)
+            else:  # what waits for an answer is the newest of a run
+                self._newest_before_start[run_id, next(iter(message), "")] = take
             return
         if "report" in message:
             self.reports.add(self.key(run_id), message["report"])
@@ -204,12 +219,11 @@ class AgentDriver:
         elif "checkpoint" in message:
             key = self.key(run_id)  # now: the run may end before its last checkpoint is committed
             if key is not None:
-                self.tasks.of_job(self._commit(key, message["checkpoint"]))
+                self._checkpoints.take(key, message)
         elif "want_tasks" in message:
             key = self.key(run_id)
             if key is not None:
-                told, number = message["want_tasks"], message.get("number")
-                self.tasks.of_job(self._exchange_tasks(key, told, number))
+                self._exchanges.take(key, message)
         elif "turn" in message:
             self.turns.from_keeper(run_id, message["turn"])
         else:
@@ -220,14 +234,16 @@ class AgentDriver:
         if limits is not None:
             limits.guard(lambda: call(limits))
 
-    async def _commit(self, key: m.RunKey, checkpoint: dict[str, Any]) -> None:
+    async def _commit(self, key: m.RunKey, message: Message) -> None:
+        checkpoint = message["checkpoint"]
         answer = await self.reports.commit(key, checkpoint)
         result = {"path": checkpoint["path"], "accepted": answer.accepted, "why": answer.why}
         result["held"] = list(answer.held)
-        self.keepers.send(key.run_id, {"committed": result})
+        self.keepers.send(key.run_id, {"committed": result, "number": message.get("number")})
 
-    async def _exchange_tasks(self, key: m.RunKey, told: dict[str, Any], number: object) -> None:
+    async def _exchange_tasks(self, key: m.RunKey, message: Message) -> None:
         """Pass on which short tasks of a run have ended; give it those that it gets."""
+        told: dict[str, Any] = message["want_tasks"]
         until = clock.boottime() + TASKS_S
         try:
             request = control_pb2.TaskExchange(node=self.state.node, key=to_wire(key), **told)
@@ -236,7 +252,11 @@ class AgentDriver:
             found = control_pb2.TaskBundle(over=True)
         await asyncio.sleep(max(until - clock.boottime(), 0.0))
         given = {"numbers": list(found.numbers), "lines": list(found.lines), "over": found.over}
-        self.keepers.send(key.run_id, {"tasks": given, "number": number})
+        self.keepers.send(key.run_id, {"tasks": given, "number": message.get("number")})
+
+    def check_starts(self) -> None:
+        """Begin to check whether this node can start jobs."""
+        self.tasks.of_job(self._start_check.check())
 
     # -- commands ------------------------------------------------------------------------------
 
@@ -251,9 +271,9 @@ class AgentDriver:
                 start(self._persist(record))
             case agent.WriteEnd(exit=record):
                 start(keepers.write_end(record))
-            case agent.DropRecord(run_id=run_id):
+            case agent.DropRecord(run_id=run_id, exit=record):
                 self.reports.forget(run_id)
-                start(keepers.forget(run_id))
+                start(keepers.forget(run_id, record))
             case agent.Spawn(desired=desired, covered_until=until):
                 self.starts += 1
                 keepers.start(desired, until)
@@ -290,6 +310,11 @@ class AgentDriver:
                 await asyncio.sleep(1.0)
         self.gpus.node_problem("disk", "")
         self.handle(agent.Persisted(clock.boottime(), record))
+
+    def note_zygote(self, why: str) -> None:
+        """Note why there is no zygote, so that the node gets no new work; empty: there is one."""
+        self.gpus.node_problem("zygote", why)
+        self.news.set()
 
     def _write_lease(self, lease: run_files.LeaseFile) -> None:
         try:

@@ -15,9 +15,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
@@ -35,10 +35,10 @@ from dlsched.rpc.call_failures import answer
 from dlsched.rpc.conversion import to_wire
 from dlsched.rpc.v1 import node_pb2
 
-log = logging.getLogger(__name__)
 _KEEPER_LOST_S = 1.0  # between two looks whether a keeper is still there
 _KEEPER_GONE = "its keeper is gone"
 _BROKEN = (StatusCode.UNAVAILABLE, StatusCode.CANCELLED)  # not an answer
+_Signal = tuple[RunId, int, str, int]  # to the ranks of a call on a node
 _TOO_MUCH = (StatusCode.RESOURCE_EXHAUSTED, StatusCode.DEADLINE_EXCEEDED)
 
 
@@ -149,6 +149,7 @@ class GangRanks:
     running: Callable[[RunId], DesiredRun | None]  # a run that the agent holds and has not ended
     _streams: dict[tuple[RunId, int, str], _Stream] = field(default_factory=dict, init=False)
     _served: dict[tuple[RunId, int], _Served] = field(default_factory=dict, init=False)
+    _signals: set[_Signal] = field(default_factory=set, init=False)  # on their way
 
     # -- to other nodes: the caller is at our keeper -----------------------------------------------
 
@@ -212,7 +213,11 @@ class GangRanks:
         for key in list(self._streams):
             is_meant = request.get("node", key[2]) == key[2]  # without: on all nodes
             if key[:2] == (run_id, int(request["call"])) and is_meant:
-                self.tasks.of_job(self._signal_elsewhere(run_id, key[2], request))
+                signal = (*key, int(request["number"]))
+                if signal not in self._signals:  # as a process has each signal once at most
+                    self._signals.add(signal)
+                    task = self.tasks.of_job(self._signal_elsewhere(run_id, key[2], request))
+                    task.add_done_callback(partial(self._signalled, signal))
 
     def _take_event(self, run_id: RunId, event: Message) -> None:
         served = self._served.get((run_id, int(event["call"])))
@@ -291,6 +296,9 @@ class GangRanks:
         message = node_pb2.RanksRequest(asker=self.node, key=to_wire(desired.key))
         ParseDict(request, message, ignore_unknown_fields=True)
         return message
+
+    def _signalled(self, signal: _Signal, _task: object) -> None:
+        self._signals.discard(signal)
 
     async def _signal_elsewhere(self, run_id: RunId, node: str, request: Message) -> None:
         desired = self.running(run_id)

@@ -32,6 +32,11 @@ class HealthCheck:
             await self.check()
             await asyncio.sleep(hooks.health_every_s)
 
+    async def check_if_any(self) -> None:
+        """Run the command once, if there is one."""
+        if self._settings.hooks.health:
+            await self.check()
+
     async def check(self) -> None:
         """Run the command once."""
         hooks = self._settings.hooks

@@ -1,52 +1,25 @@
-"""A program that reads outputs of jobs, each with its user's rights; a child of the agent.
+"""Sends a job's output file; what the file server does, in a process of the job's user.
 
-Its input is a socket on which it receives one more socket for each output. There a line of JSON
-comes first, later perhaps `over`. The answer begins with the line `ready`, or with one that says
-why the file cannot be read; then the file's bytes follow. A thread serves each output, so a file
-system that hangs stops nothing else. The program uses the standard library only and no other module
-of ours.
+The answer begins with the line `ready`, or with one that says why the file cannot be read; then the
+file's bytes follow, until its end or, to be followed, until the agent says `over`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import json
 import os
 import re
 import select
 import socket
 import stat
-import threading
 from typing import Any
+
+from dlsched.nodeagent.host.syscalls import is_on_proc
+from dlsched.nodeagent.host.user_rights import open_path
 
 CHUNK = 64 * 1024
 POLL_S = 0.1
 FULL = b"\nerror: No space left on device, where this output is written\n"  # after the last lines
-LEAVES_S = 60.0  # after the end, until the agent has read it
-_SETGROUPS = {"x86_64": 116, "aarch64": 159}  # the system call, which changes one thread
-
-
-def access_files_as(uid: int, gid: int, groups: list[int]) -> None:
-    """Give this thread the rights of a user on files, and no others.
-
-    The rights of the process stay root's, so that the user cannot signal it. The C library sets
-    groups for all threads; the system call does so for one.
-
-    Raises:
-        OSError: they could not be given.
-    """
-    if os.geteuid() != 0:
-        return
-    libc = ctypes.CDLL(None, use_errno=True)
-    ids = (ctypes.c_uint32 * max(len(groups), 1))(*(groups or [gid]))
-    number = _SETGROUPS.get(os.uname().machine)
-    if number is None or libc.syscall(number, len(ids), ids) != 0:
-        raise OSError(ctypes.get_errno(), "the rights of the user cannot be had")
-    for change, wanted in ((libc.setfsgid, gid), (libc.setfsuid, uid)):
-        change(ctypes.c_uint32(wanted))
-        if ctypes.c_uint32(change(ctypes.c_uint32(0xFFFFFFFF))).value != wanted:  # what it is now
-            raise OSError(1, "the rights of the user cannot be had")
 
 
 class RankLines:
@@ -126,54 +99,20 @@ def check_is_wanted(asked: socket.socket) -> None:
             raise OSError
 
 
-def read_request(asked: socket.socket) -> tuple[bytes, bool]:
-    """Return the first line that comes, and whether anything stands behind it already.
-
-    A buffered `readline` would take what follows the line with it, and a wait for `over` would
-    then last for ever.
-
-    Raises:
-        ConnectionAbortedError: the agent closed its side within the line.
-    """
-    read = b""
-    while b"\n" not in read and (chunk := asked.recv(CHUNK)):
-        read += chunk
-    line, newline, rest = read.partition(b"\n")
-    if not newline:
-        raise ConnectionAbortedError("the agent left before it had asked")
-    return line, bool(rest)
-
-
-def serve(asked: socket.socket) -> None:
-    """Read the request, then the file; until its end, and with `follow` until the run is over."""
-    with asked, contextlib.suppress(OSError):  # the agent does not want it any more
-        line, over = read_request(asked)
-        answer(asked, json.loads(line), over=over)
-        asked.shutdown(socket.SHUT_WR)
-        asked.settimeout(LEAVES_S)
-        while asked.recv(CHUNK):  # closed with bytes unread, it would lose what was sent
-            pass
-
-
 def answer(asked: socket.socket, request: dict[str, Any], *, over: bool) -> None:
-    """Open the file with its user's rights, and send it or the reason why it cannot be read."""
+    """Open the file, and send it or the reason why it cannot be read."""
     try:
-        access_files_as(request["uid"], request["gid"], request["groups"])
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(request["path"], flags)
+        fd = open_path(request["path"], os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError as error:
         asked.sendall(f"{error.strerror}\n".encode())
         return
-    try:
-        send_file(asked, fd, request, over=over)
-    finally:
-        os.close(fd)
+    send_file(asked, fd, request, over=over)
 
 
 def send_file(asked: socket.socket, fd: int, request: dict[str, Any], *, over: bool) -> None:
     """Send an open file as the request wants it; `over`: it will not grow."""
     status = os.fstat(fd)
-    if not stat.S_ISREG(status.st_mode):
+    if not stat.S_ISREG(status.st_mode) or is_on_proc(fd):
         asked.sendall(b"not a regular file\n")
         return
     asked.sendall(b"ready\n")
@@ -197,20 +136,3 @@ def is_on_full_disk(fd: int) -> bool:
     """Whether a file cannot grow: what its job wrote last may be missing, and its error as well."""
     space = os.fstatvfs(fd)
     return space.f_blocks > 0 and space.f_bavail == 0
-
-
-def main() -> None:
-    """Serve each socket that comes, until the agent is gone."""
-    with socket.socket(fileno=0) as agent:
-        while True:
-            packet, fds, _, _ = socket.recv_fds(agent, 1, 1)
-            if not packet:
-                return
-            for fd in fds:
-                asked = socket.socket(fileno=fd)
-                threading.Thread(target=serve, args=(asked,), daemon=True).start()
-
-
-if __name__ == "__main__":
-    main()
-    os._exit(0)  # a thread may hang in a file system, and has nothing to end

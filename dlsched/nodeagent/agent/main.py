@@ -13,7 +13,8 @@ import sys
 from collections.abc import Sequence
 
 from dlsched.core.errors import DlschedError
-from dlsched.nodeagent.agent.keepers.zygote_link import ZygoteLink, lock_file
+from dlsched.nodeagent.agent.keepers.spawning import lock_file
+from dlsched.nodeagent.agent.keepers.zygote_link import ZygoteLink
 from dlsched.nodeagent.agent.node_policies import make_policy
 from dlsched.nodeagent.agent.settings import read_settings
 from dlsched.nodeagent.host.launchers import choose_launcher
@@ -42,6 +43,7 @@ def run_agent(argv: Sequence[str]) -> int:
         lock = lock_file(os.path.join(settings.state_dir, "agent.lock"), wait_s=1.0)
         os.set_inheritable(lock, False)
         zygote = ZygoteLink(settings.run_dir)
+        asyncio.run(zygote.begin())  # in a loop of its own, which starts no thread
         from dlsched.nodeagent.agent.serving import serve  # noqa: PLC0415  # after the zygote
 
         launcher = choose_launcher(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
+
+import psutil
 
 from dlsched import __version__
 from dlsched.nodeagent.agent.health_check import HealthCheck
@@ -47,55 +48,59 @@ class Described(Protocol):
     def state(self) -> AgentState:
         """Of the protocol."""
 
+    def check_starts(self) -> None:
+        """Begin to check whether the node can start jobs."""
+
+    def take_start_check(self) -> str | None:
+        """Why that check failed, empty when it passed; None: it is not done, or was taken."""
+
     @property
     def news(self) -> asyncio.Event:
         """Set when the description has changed."""
 
 
-def machine_size(settings: Settings) -> tuple[int, int]:
-    """Return this machine's processors and its bytes of memory, or the pretended ones."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def measured(settings: Settings) -> dict[str, int]:
+    """Return what is measured of this machine, or pretended, by the fields of `NodeFacts`."""
     fake = round(settings.fake_memory_gb * 1e9)
-    return settings.fake_cpus or os.cpu_count() or 1, fake or memory
+    return {
+        "cpus": settings.fake_cpus or psutil.cpu_count() or 1,
+        "memory_bytes": fake or psutil.virtual_memory().total,
+        "tmp_bytes": temporary_bytes(),
+    }
 
 
 def temporary_bytes() -> int:
     """Return the size of the file system of /tmp; 0 where it cannot be asked."""
     try:
-        found = os.statvfs("/tmp")
+        return int(psutil.disk_usage("/tmp").total)
     except OSError:
         return 0
-    return found.f_frsize * found.f_blocks
 
 
 def node_facts(
     inventory: Inventory,
     address: str,
     *,
-    size: tuple[int, int],
+    machine: Mapping[str, int],
     launcher: str,
     capabilities: Sequence[str],
-    tmp_bytes: int = 0,
 ) -> node_pb2.NodeFacts:
     """Return what does not change while the agent runs.
 
     Args:
         inventory: the GPUs.
         address: where the agent is reached.
-        size: processors, and bytes of memory.
+        machine: see `measured`.
         launcher: the name of what starts jobs.
         capabilities: of that launcher.
-        tmp_bytes: size of the file system of /tmp; 0: not known.
     """
     return node_pb2.NodeFacts(
         address=address,
-        cpus=size[0],
-        memory_bytes=size[1],
-        tmp_bytes=tmp_bytes,
         launcher=launcher,
         capabilities=capabilities,
         driver=inventory.driver,
         version=__version__,
+        **machine,
         gpus=[
             node_pb2.GpuFacts(
                 uuid=gpu.uuid,
@@ -159,10 +164,15 @@ async def send_descriptions(agent: Described, facts: node_pb2.NodeFacts) -> None
         )
         if in_full:
             message.facts.CopyFrom(facts)
+        checked = agent.take_start_check()
+        if checked is not None:
+            message.start_check = checked
         reply = await agent.leader.describe(message)
         wait = agent.settings.timing.beat_s
         if reply is not None:
             agent.other_agents.set_addresses(dict(reply.peers))
+            if reply.check_starts:
+                agent.check_starts()
             if reply.want_facts and not in_full:
                 in_full = True
                 continue

@@ -1,6 +1,7 @@
 """Reports of ranks about their training, on their way from keepers to the daemon.
 
-One report for each run and rank waits at most; a newer one is merged into it.
+One report for each run and rank waits at most; a newer one is merged into it. A run has so many
+ranks at most, whatever numbers its processes give.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
-from weakref import WeakValueDictionary
 
 from dlsched.nodeagent.agent.leader_link import LeaderLink
 from dlsched.protocol.messages import NodeName, RunId, RunKey
@@ -22,7 +23,7 @@ _FIELDS = (
     "step", "batch_s", "loss", "gpu_memory_bytes", "restart_s", "save_s", "ignored", "saves",
     "error", "error_at", "doing", "stacks",
 )  # fmt: skip
-_WAITING = 1024
+_MOST_RANKS = 1024  # of a run, whose reports wait
 _MOST_NAMES = 256  # of a report that waits
 
 
@@ -33,13 +34,13 @@ class RankReports:
     node: NodeName
     leader: LeaderLink
     send_to_keeper: Callable[[RunId, dict[str, Any]], bool]
-    _waiting: dict[tuple[str, int], control_pb2.RunReport] = field(default_factory=dict, init=False)
+    # of each run, by rank
+    _waiting: dict[RunId, dict[int, control_pb2.RunReport]] = field(
+        default_factory=dict, init=False
+    )
     # the newest calls of `srun` of each run, for a daemon that does not know them
     _calls: dict[RunId, control_pb2.RunReport] = field(default_factory=dict, init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    _committing: WeakValueDictionary[RunId, asyncio.Lock] = field(
-        default_factory=WeakValueDictionary, init=False
-    )
 
     def add(self, key: RunKey | None, values: dict[str, Any]) -> None:
         """Take a report of a rank; one of a run that is not held (None) is dropped."""
@@ -68,11 +69,12 @@ class RankReports:
         self._calls.pop(run_id, None)
 
     def _wait(self, run_id: RunId, report: control_pb2.RunReport) -> None:
-        earlier = self._waiting.get((run_id, report.rank))
+        of_run = self._waiting.setdefault(run_id, {})
+        earlier = of_run.get(report.rank)
         if earlier is not None:
             _merge(earlier, report)
-        elif len(self._waiting) < _WAITING:
-            self._waiting[(run_id, report.rank)] = report
+        elif len(of_run) < _MOST_RANKS:
+            of_run[report.rank] = report
         self._wake.set()
 
     def _message(self, key: RunKey, values: dict[str, Any]) -> control_pb2.RunReport:
@@ -101,17 +103,19 @@ class RankReports:
             await self.leader.connected.wait()
             self._wake.clear()
             waiting, self._waiting = self._waiting, {}
-            for (run_id, _), report in waiting.items():
-                answer = await self.leader.report(report)
-                if answer is not None and answer.HasField("batch"):
-                    batch = {"local": answer.batch.local, "accumulation": answer.batch.accumulation}
-                    self.send_to_keeper(RunId(run_id), {"use_batch": batch})
+            for turn in zip_longest(*(of_run.items() for of_run in waiting.values())):
+                for run_id, each in zip(waiting, turn, strict=True):  # no run waits for another's
+                    if each is not None:
+                        await self._pass_on(run_id, each[1])
+
+    async def _pass_on(self, run_id: RunId, report: control_pb2.RunReport) -> None:
+        answer = await self.leader.report(report)
+        if answer is not None and answer.HasField("batch"):
+            batch = {"local": answer.batch.local, "accumulation": answer.batch.accumulation}
+            self.send_to_keeper(run_id, {"use_batch": batch})
 
     async def commit(self, key: RunKey, checkpoint: dict[str, Any]) -> control_pb2.CheckpointReply:
-        """Ask the daemon to commit a checkpoint, until it answers; return its answer.
-
-        A later checkpoint of the same run waits until the earlier one has its answer.
-        """
+        """Ask the daemon to commit a checkpoint, until it answers; return its answer."""
         try:
             commit = control_pb2.CheckpointCommit(
                 node=self.node,
@@ -125,8 +129,7 @@ class RankReports:
             )
         except (ValueError, TypeError) as error:  # a value that the message cannot hold
             return control_pb2.CheckpointReply(accepted=False, why=f"unclear: {error}")
-        async with self._committing.setdefault(key.run_id, asyncio.Lock()):  # in their order
-            return await self.leader.commit_checkpoint(commit)
+        return await self.leader.commit_checkpoint(commit)
 
 
 def _merge(earlier: control_pb2.RunReport, report: control_pb2.RunReport) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,7 +13,8 @@ from dlsched.nodeagent.agent import accounts
 from dlsched.nodeagent.agent.agent_driver import AgentDriver
 from dlsched.nodeagent.agent.checkpoint_deletion import delete_checkpoints
 from dlsched.nodeagent.agent.clients import Connect, Inputs, Outputs
-from dlsched.nodeagent.agent.job_output import LogReader, read_output
+from dlsched.nodeagent.agent.job_output import read_output
+from dlsched.nodeagent.agent.user_files import UserFiles
 from dlsched.nodeagent.ranks.launch_spec import RunFacts
 from dlsched.protocol import agent
 from dlsched.protocol.messages import Nudge, RunId, RunKey, Signal, WitnessQuery
@@ -22,17 +22,16 @@ from dlsched.rpc.conversion import from_wire, to_wire
 from dlsched.rpc.v1 import node_pb2, node_pb2_grpc
 from dlsched.system import clock
 
-log = logging.getLogger(__name__)
 _LAST_SIGNAL = 64
 
 
 class AgentService(node_pb2_grpc.AgentServicer):
     """The service of one agent; its methods are described in the proto."""
 
-    def __init__(self, driver: AgentDriver, reader: LogReader) -> None:
-        """Answer for this agent, with its reader of outputs."""
+    def __init__(self, driver: AgentDriver, files: UserFiles) -> None:
+        """Answer for this agent, which asks for paths of users at `files`."""
         self._driver = driver
-        self._reader = reader
+        self._files = files
 
     async def Nudge(self, request: Any, context: Any) -> Any:  # noqa: N802  # the proto's name
         """Sync with the leader now."""
@@ -64,10 +63,12 @@ class AgentService(node_pb2_grpc.AgentServicer):
         """Delete folders of checkpoints with the rights of their user."""
         driver = self._driver
         try:
-            account = await driver.tasks.in_thread(
-                accounts.account_of, driver.settings, request.user, request.uid
+            account, groups = await driver.tasks.in_thread(
+                accounts.account_and_groups, driver.settings, request.user, request.uid
             )
-            gone = await delete_checkpoints(account, request.paths)
+            gone = await delete_checkpoints(
+                self._files, request.paths, uid=account.pw_uid, gid=account.pw_gid, groups=groups
+            )
         except DlschedError as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
             return None
@@ -128,8 +129,8 @@ class AgentService(node_pb2_grpc.AgentServicer):
         facts = driver.keepers.facts.get(key.run_id)
         if facts is None and request.path:
             try:
-                account = await driver.tasks.in_thread(
-                    accounts.account_of, driver.settings, request.user, request.uid
+                account, groups = await driver.tasks.in_thread(
+                    accounts.account_and_groups, driver.settings, request.user, request.uid
                 )
             except DlschedError as error:
                 await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
@@ -138,6 +139,7 @@ class AgentService(node_pb2_grpc.AgentServicer):
                 user=request.user,
                 uid=request.uid,
                 gid=account.pw_gid,
+                groups=tuple(groups),
                 output=request.path,
                 working_directory=request.working_directory,
             )
@@ -148,7 +150,7 @@ class AgentService(node_pb2_grpc.AgentServicer):
             return
 
         chunks = read_output(
-            self._reader,
+            self._files,
             facts,
             node=driver.settings.name,
             node_rank=driver.node_rank(key.run_id),
@@ -158,9 +160,10 @@ class AgentService(node_pb2_grpc.AgentServicer):
             tail_lines=request.tail_lines,
             follow=request.follow,
             is_running=lambda: driver.running_run(key.run_id) is not None,
+            keeper=lambda: driver.keepers.process_of(key.run_id),
         )
         try:
-            with self._reader.one(facts.uid, facts.user):
+            with self._files.one(facts.uid, facts.user):
                 async with contextlib.aclosing(chunks):
                     async for data in chunks:
                         yield node_pb2.OutputChunk(data=data)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import socket
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -13,18 +15,17 @@ from dlsched import __version__
 from dlsched.core.cluster.features import CONTAINER
 from dlsched.nodeagent.agent import trust
 from dlsched.nodeagent.agent.agent_driver import AgentDriver
-from dlsched.nodeagent.agent.job_output import LogReader
 from dlsched.nodeagent.agent.keepers.start import KeeperStart
 from dlsched.nodeagent.agent.keepers.zygote_link import ZygoteLink
 from dlsched.nodeagent.agent.node_description import (
-    machine_size,
+    measured,
     node_facts,
     send_descriptions,
-    temporary_bytes,
 )
 from dlsched.nodeagent.agent.node_policies import make_policy
 from dlsched.nodeagent.agent.service import AgentService
 from dlsched.nodeagent.agent.settings import Settings
+from dlsched.nodeagent.agent.user_files import UserFiles
 from dlsched.nodeagent.gpus.backend import GpuBackend
 from dlsched.nodeagent.gpus.fake import FakeGpus
 from dlsched.nodeagent.gpus.watch import GpuWatch
@@ -34,6 +35,7 @@ from dlsched.nodeagent.ranks.containers import find_tool
 from dlsched.protocol import agent
 from dlsched.protocol.messages import Inventory
 from dlsched.rpc.connection_limits import ConnectionLimits
+from dlsched.rpc.endpoint import endpoint_at, parse_endpoint
 from dlsched.rpc.server import add_ports, new_server
 from dlsched.rpc.v1 import node_pb2_grpc
 from dlsched.system import clock
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from dlsched.nodeagent.agent.gpu_limits import GpuLimits, Send
 
 log = logging.getLogger(__name__)
+LEAVES_S = 8.0  # at most, after it was asked to; what counts is on disk or in keepers
 
 
 def gpu_backend(settings: Settings) -> GpuBackend:
@@ -56,10 +59,7 @@ def gpu_backend(settings: Settings) -> GpuBackend:
 
 async def serve(settings: Settings, zygote: ZygoteLink, launcher: Launcher) -> int:
     """Run an agent until it is asked to leave; return its exit code."""
-    loop = asyncio.get_running_loop()
-    leave = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, leave.set)
+    leave = _leave_when_asked()
     backend = gpu_backend(settings)
     found = await asyncio.to_thread(backend.inventory)
     watch = GpuWatch(
@@ -85,10 +85,10 @@ async def serve(settings: Settings, zygote: ZygoteLink, launcher: Launcher) -> i
         trust=trust.trust_of_daemon(settings),
         limits=_limits(settings, watch) if settings.node_policy else None,
     )
-    connections, reader = ConnectionLimits(), LogReader()
+    connections, files = ConnectionLimits(), UserFiles()
     server = new_server(trust.trust_of_callers(settings), connections=connections)
     node_pb2_grpc.add_AgentServicer_to_server(  # type: ignore[no-untyped-call]  # generated
-        AgentService(driver, reader), server
+        AgentService(driver, files), server
     )
     port = add_ports(server, [settings.listen], trust.trust_of_callers(settings))[0]
     try:
@@ -101,8 +101,7 @@ async def serve(settings: Settings, zygote: ZygoteLink, launcher: Launcher) -> i
         facts = node_facts(
             found,
             address,
-            size=machine_size(settings),
-            tmp_bytes=temporary_bytes(),
+            machine=measured(settings),
             launcher=launcher.name,
             capabilities=(
                 *launcher.capabilities,
@@ -110,6 +109,7 @@ async def serve(settings: Settings, zygote: ZygoteLink, launcher: Launcher) -> i
             ),
         )
         driver.tasks.start(send_descriptions(driver, facts))
+        driver.tasks.start(zygote.keep(driver.note_zygote))
 
         def on_health() -> None:
             driver.handle(agent.HealthChanged(clock.boottime(), watch.unhealthy))
@@ -136,9 +136,28 @@ async def serve(settings: Settings, zygote: ZygoteLink, launcher: Launcher) -> i
     finally:
         notify("STOPPING=1")
         await server.stop(0.2)
-        await reader.close()
+        await files.close()
         await driver.close()
         watch.close()
+
+
+def _leave_when_asked() -> asyncio.Event:
+    """Return an event that is set when the agent is asked to leave; it then ends soon, busy or not.
+
+    Threads that hang in a call, as on a file system that is gone, would hold it up for ever.
+    """
+    loop, leave = asyncio.get_running_loop(), asyncio.Event()
+    late = threading.Timer(LEAVES_S, os._exit, (1,))
+    late.daemon = True
+
+    def ask(_number: int, _frame: object) -> None:
+        if not late.is_alive():
+            late.start()
+        loop.call_soon_threadsafe(leave.set)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ask)
+    return leave
 
 
 def _limits(settings: Settings, watch: GpuWatch) -> Callable[[Send], GpuLimits]:
@@ -162,9 +181,10 @@ async def _feed_watchdog() -> None:
 
 def advertised_address(settings: Settings, port: int) -> str:
     """Return where the daemon and other agents reach this agent."""
-    host = settings.address or settings.listen.rpartition(":")[0].strip("[]")
-    if settings.address and ":" in settings.address:
-        return settings.address
-    if host in ("", "0.0.0.0", "::"):
+    given = settings.address
+    if given.count(":") == 1 or "]:" in given:  # with a port
+        return given
+    host = given or parse_endpoint(settings.listen).host
+    if host in ("0.0.0.0", "::"):
         host = socket.gethostname()
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return str(endpoint_at(host, port))

@@ -23,6 +23,8 @@ from dlsched.rpc.endpoint import parse_endpoint
 from dlsched.system import ports
 
 LAUNCHERS = ("plain", "cgroup", "systemd", "auto")
+_DAY_S = 86400
+_NO_NUMBER = 2**32 - 1  # the user id of no user; more than any number here
 _SOCKET_PATH = 107  # bytes, of the kernel
 _BELOW = len("/jobs//keeper.new") + LONGEST_NAME
 
@@ -177,7 +179,7 @@ def _checked(values: dict[str, Any], where: str) -> Settings:  # noqa: PLR0912  
     if not any(targets):
         raise BadInput("no daemon is named: --daemon HOST:PORT")
     values["daemon"] = tuple(target.strip() for target in targets if target.strip())
-    values.setdefault("name", socket.gethostname().split(".")[0].lower())
+    values.setdefault("name", socket.gethostname().split(".")[0])
     if "timing" in values:
         values["timing"] = _group(Timing, values["timing"], f"{where}: timing")
     if values.get("tls") is not None:
@@ -190,14 +192,20 @@ def _checked(values: dict[str, Any], where: str) -> Settings:  # noqa: PLR0912  
         _check_node_policy(values["node_policy"], f"{where}: node_policy")
     for key, value in values.items():
         kind = str(known[key].type)
-        if kind in _KINDS and not isinstance(value, _KINDS[kind]):
+        is_bool = isinstance(value, bool)  # to Python it is a whole number too
+        if kind in _KINDS and (not isinstance(value, _KINDS[kind]) or is_bool != (kind == "bool")):
             raise BadInput(f"{where}: {key} is {value!r}: expected {kind}")
+    values["name"] = values["name"].lower()  # as DNS, which a certificate's name is for
     settings = Settings(**values)
     settings.timing.check()
     _check_prolog(settings, where)
     _check_ports(settings, where)
-    if settings.fake_cpus < 0 or not 0 <= settings.fake_memory_gb < 1e9:
-        raise BadInput(f"{where}: fake_cpus, fake_memory_gb: a number of 0 or more is expected")
+    for key in ("minimum_uid", "fake_cpus", "fake_memory_gb"):
+        if not 0 <= getattr(settings, key) < _NO_NUMBER:
+            raise BadInput(f"{where}: {key} is {getattr(settings, key)}: 0 or more is expected")
+    for key in ("checkpoint_lock_s", "gpu_look_s", "gpu_limit_s", "start_limit_s"):
+        if not 0 < getattr(settings, key) <= _DAY_S:
+            raise BadInput(f"{where}: {key} is {getattr(settings, key)}: seconds, above 0")
     if settings.launcher not in LAUNCHERS:
         raise BadInput(f"{where}: launcher {settings.launcher!r}: {', '.join(LAUNCHERS)}")
     for key, choices in (("foreign", ("drain", "ignore")), ("gpu_fault", ("gpu", "node"))):
@@ -253,7 +261,7 @@ def _hooks(given: Any, where: str) -> HookSettings:
     made = replace(made, **chosen)
     for name in ("prolog_limit_s", "epilog_limit_s", "health_limit_s", "health_every_s"):
         value = getattr(made, name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 86400:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _DAY_S:
             raise BadInput(f"{where}: {name} is {value!r}: seconds are expected, above 0")
     return made
 

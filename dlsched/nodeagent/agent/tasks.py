@@ -8,6 +8,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, TypeVarTuple
 
+from dlsched.protocol.messages import RunKey
+
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
@@ -68,3 +70,30 @@ class AgentTasks:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._disk.shutdown(wait=False)
         self._work.shutdown(wait=False)
+
+
+class NewestOfRun:
+    """Messages of jobs that are answered one by one: of a run's that wait, the newest is kept."""
+
+    def __init__(
+        self, tasks: AgentTasks, answer: Callable[[RunKey, Any], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Answer none yet; `answer` answers one."""
+        self._tasks, self._answer = tasks, answer
+        self._waiting: dict[RunKey, Any] = {}  # of runs with one under way; None: no other one
+
+    def take(self, key: RunKey, message: Any) -> None:
+        """Answer a message of a run, after the one that is under way."""
+        if key in self._waiting:
+            self._waiting[key] = message
+        else:
+            self._waiting[key] = None
+            self._tasks.of_job(self._answer_all(key, message))
+
+    async def _answer_all(self, key: RunKey, message: Any) -> None:
+        try:
+            while message is not None:
+                await self._answer(key, message)
+                message, self._waiting[key] = self._waiting[key], None
+        finally:
+            del self._waiting[key]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -86,7 +87,7 @@ def may_resume(saved_bytes: int, free_bytes: int) -> bool:
 
 def available_memory() -> int:
     """Return the host memory that is available, in bytes."""
-    with open("/proc/meminfo", encoding="ascii") as file:
+    with open("/proc/meminfo", encoding="utf-8") as file:
         for line in file:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
@@ -137,8 +138,6 @@ def _alive(pid: int) -> bool:
 
 def _act(tool: str, pid: int, action: str, limit_s: float, *more: str) -> str:
     """Run the tool once; return why it failed, or an empty text."""
-    import subprocess  # noqa: PLC0415  # not in every keeper's memory
-
     command = [tool, "--action", action, "--pid", str(pid), *more]
     try:
         running = subprocess.Popen(

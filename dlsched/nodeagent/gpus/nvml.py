@@ -1,12 +1,18 @@
-"""NVIDIA GPUs, read through a process of its own: a call that hangs does not stop the agent."""
+"""NVIDIA GPUs, read through a process of its own: a call that hangs does not stop the agent.
+
+A question has a number, and its answer the same one. The process that does not answer in time, or
+answers another question, is killed, and another one is started for the next question.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import select
 import subprocess
 import sys
+import threading
 import time
 from typing import Any
 
@@ -30,6 +36,8 @@ class NvmlGpus:
         self._process: subprocess.Popen[bytes] | None = None
         self._rest = b""
         self._given_up: list[subprocess.Popen[bytes]] = []
+        self._numbers = itertools.count(1)
+        self._one_at_a_time = threading.Lock()  # a thread that was given up may still ask
 
     def inventory(self) -> Inventory:
         """Return the GPUs; on a machine without a driver there are none, with the reason."""
@@ -47,21 +55,29 @@ class NvmlGpus:
         return tuple(value_of(GpuState, each) for each in self._ask("states"))
 
     def _ask(self, question: str) -> Any:
+        if not self._one_at_a_time.acquire(timeout=self._limit_s):
+            raise DriverSilent("the driver does not answer")
+        try:
+            return self._asked(question)
+        finally:
+            self._one_at_a_time.release()
+
+    def _asked(self, question: str) -> Any:
         self._given_up = [each for each in self._given_up if each.poll() is None]
         if self._given_up:
             raise DriverSilent("the driver does not answer")
         if self._process is None or self._process.poll() is not None:
             self._start()
-        process = self._process
+        process, number = self._process, next(self._numbers)
         assert process is not None
         assert process.stdin is not None
         try:
-            process.stdin.write(question.encode() + b"\n")
+            process.stdin.write(f"{number} {question}\n".encode())
             process.stdin.flush()
         except OSError:
             self._drop()
             raise DriverSilent("the process that asks the driver has ended") from None
-        return self._answer()
+        return self._answer(number)
 
     def _start(self) -> None:
         self._rest = b""
@@ -71,14 +87,14 @@ class NvmlGpus:
             stdout=subprocess.PIPE,
             cwd="/",
         )
-        self._answer(START_S)
+        self._answer(0, START_S)
 
-    def _answer(self, limit_s: float | None = None) -> Any:
+    def _answer(self, number: int, limit_s: float | None = None) -> Any:
         line = self._line(limit_s or self._limit_s)
         found = json.loads(line)
-        if "failed" in found:
+        if "failed" in found or found.get("number") != number:
             self._drop()
-            raise DriverSilent(found["failed"])
+            raise DriverSilent(found.get("failed", "the answer is another question's"))
         return found.get("answer")
 
     def _line(self, limit_s: float) -> bytes:

@@ -20,11 +20,12 @@ def main() -> None:
     except Exception as error:  # no library, no driver or no permission
         print(json.dumps({"failed": str(error) or type(error).__name__}), flush=True)
         return
-    print(json.dumps({"ready": True}), flush=True)
+    print(json.dumps({"number": 0}), flush=True)  # it is ready
     for line in sys.stdin:
+        number, _, question = line.strip().partition(" ")
         try:
-            found = reader.inventory() if line.strip() == "inventory" else reader.states()
-            answer = json.dumps({"answer": found}, default=plain)
+            found = reader.inventory() if question == "inventory" else reader.states()
+            answer = json.dumps({"number": int(number), "answer": found}, default=plain)
         except Exception as error:  # the agent decides what to do
             answer = json.dumps({"failed": str(error) or type(error).__name__})
         print(answer, flush=True)

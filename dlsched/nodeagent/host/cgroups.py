@@ -35,7 +35,7 @@ def own_cgroup() -> str:
 def controllers(path: str) -> tuple[str, ...]:
     """Return the controllers that a cgroup may use."""
     try:
-        with open(os.path.join(path, "cgroup.controllers"), encoding="ascii") as file:
+        with open(os.path.join(path, "cgroup.controllers"), encoding="utf-8") as file:
             return tuple(file.read().split())
     except OSError:
         return ()
@@ -58,7 +58,7 @@ def write(path: str, name: str, value: str) -> None:
     Raises:
         OSError: when the kernel refuses.
     """
-    with open(os.path.join(path, name), "w", encoding="ascii") as file:
+    with open(os.path.join(path, name), "w", encoding="utf-8") as file:
         file.write(value)
 
 
@@ -111,12 +111,21 @@ def divide_unit(unit: str) -> None:
         write(os.path.join(path, "job"), "memory.oom.group", "1")
 
 
+def is_frozen(path: str) -> bool:
+    """Whether the kernel says that a cgroup is frozen, itself or with one above."""
+    try:
+        with open(os.path.join(path, "cgroup.events"), encoding="utf-8") as file:
+            return "frozen 1" in file.read().splitlines()
+    except OSError:
+        return False
+
+
 def members(path: str) -> set[int]:
     """Return the ids of the processes in a run's cgroup; an empty path names no cgroup."""
     found: set[int] = set()
     for leaf in LEAVES if path else ():
         try:
-            with open(os.path.join(path, leaf, "cgroup.procs"), encoding="ascii") as file:
+            with open(os.path.join(path, leaf, "cgroup.procs"), encoding="utf-8") as file:
                 found |= {int(line) for line in file}
         except (OSError, ValueError):
             continue

@@ -175,13 +175,7 @@ class Cgroup(Containment):
 
     def stands_still(self) -> bool:
         """Whether the kernel says that the leaf is frozen, or every process is stopped."""
-        try:
-            with open(os.path.join(self._job, "cgroup.events"), encoding="ascii") as file:
-                if "frozen 1" in file.read().splitlines():
-                    return True
-        except OSError:
-            pass
-        return self._below.stands_still()
+        return cgroups.is_frozen(self._job) or self._below.stands_still()
 
     def freeze_rest(self) -> None:
         """Wait for the kernel, which freezes what starts a program, too."""
@@ -195,7 +189,7 @@ class Cgroup(Containment):
 
     def _oom_kills(self) -> int:
         try:
-            with open(os.path.join(self._job, "memory.events"), encoding="ascii") as file:
+            with open(os.path.join(self._job, "memory.events"), encoding="utf-8") as file:
                 for line in file:
                     name, _, count = line.partition(" ")
                     if name == "oom_kill":
@@ -222,12 +216,13 @@ def containment_of(cgroup: str, namespace: bool) -> Containment:
     """Return the strongest way to reach all processes of a job of this process.
 
     This process moves into the leaf `keeper` of its cgroup, if it has one, out of what is frozen
-    and killed; `namespace` says that it is the first of a process-id namespace.
+    and killed; `namespace` says that it is the first of a process-id namespace. Unless it is, it
+    reaches its descendants only: `kill(-1)` would reach every process of the machine.
 
     Raises:
         OSError: when this process cannot enter the cgroup.
     """
-    below = Namespace() if namespace else Containment()
+    below = Namespace() if namespace and os.getpid() == 1 else Containment()
     if not cgroup:
         return below
     cgroups.write(os.path.join(cgroup, "keeper"), "cgroup.procs", "0")

@@ -84,7 +84,7 @@ def find_cgroup(node: str) -> tuple[str, tuple[str, ...]]:
         os.makedirs(root, exist_ok=True)
         cgroups.enable(base, offered)
         cgroups.enable(root, offered)
-        with open(os.path.join(root, "cgroup.subtree_control"), encoding="ascii") as file:
+        with open(os.path.join(root, "cgroup.subtree_control"), encoding="utf-8") as file:
             given = tuple(each for each in file.read().split() if each in CONTROLLERS)
         if not os.path.exists(os.path.join(root, "cgroup.freeze")):
             return "", ()

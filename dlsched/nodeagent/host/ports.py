@@ -46,7 +46,7 @@ def _sockets(port: int, uid: int) -> Iterator[tuple[str, str]]:
     """Give where each listening socket is reached, and its inode."""
     for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
         try:
-            with open(f"/proc/net/{name}", encoding="ascii") as file:
+            with open(f"/proc/net/{name}", encoding="utf-8") as file:
                 rows = [line.split() for line in file][1:]
         except OSError:  # a machine without IPv6
             continue

@@ -83,6 +83,12 @@ def stat(pid: int | str) -> Stat | None:
     )
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a signal or a debugger has stopped a process."""
+    found = stat(pid)
+    return found is not None and found.state in "Tt"
+
+
 def identity(pid: int) -> Identity | None:
     """Return the identity of a process; None when there is no such process."""
     found = stat(pid)
@@ -111,6 +117,16 @@ def socket_inodes(pid: int) -> Iterator[str]:
         target = os.readlink(f"{folder}/{name}")
         if target.startswith("socket:["):
             yield target[8:-1]
+
+
+def open_files(pid: int) -> set[str]:
+    """Return the paths of the files that a process has open; none of one that cannot be read."""
+    folder, found = f"/proc/{pid}/fd", set()
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            with contextlib.suppress(OSError):  # it has just been closed
+                found.add(os.readlink(f"{folder}/{name}"))
+    return found
 
 
 def descendants(root: int) -> list[Stat]:
@@ -144,7 +160,7 @@ def send(targets: Iterable[Stat], number: int) -> None:
 def catches(pid: int, number: int) -> bool:
     """Whether a process has its own handler for a signal."""
     try:
-        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
             for line in file:
                 if line.startswith("SigCgt:"):
                     return bool(int(line.split()[1], 16) >> (number - 1) & 1)

@@ -20,6 +20,7 @@ END = "unit-end"  # in a run's records: how a keeper without an exit record ende
 _BESIDE_GPUS = ("ctl", "-uvm", "-uvm-tools", "-modeset")
 _NETWORK = "/dev/infiniband/*"
 _OPEN_FILES = 65536
+_LEAST_MEMORY = 64 << 20  # bytes; a unit holds the keeper, too, which must not end for lack of it
 _PROBE_S = 20.0
 # Under strict rules /dev/zero can be opened only where the kernel does not enforce them.
 _PROBE = "! (: </dev/zero) 2>/dev/null"
@@ -98,7 +99,7 @@ def properties(
         f"ExecStopPost=-:/bin/sh -c {_quoted(_RECORD_END)} sh {_quoted(records)} {END}",
     ]
     if limits.memory_bytes:
-        found.append(f"MemoryMax={limits.memory_bytes}")
+        found.append(f"MemoryMax={max(limits.memory_bytes, _LEAST_MEMORY)}")
     if limits.cpus:
         found.append(f"CPUQuota={limits.cpus * 100}%")
     return found
@@ -112,7 +113,7 @@ def _quoted(text: str) -> str:
 def recorded_end(records: str) -> str:
     """Return how systemd says that a keeper has ended; empty when it has recorded nothing."""
     try:
-        with open(os.path.join(records, END), encoding="ascii", errors="replace") as file:
+        with open(os.path.join(records, END), encoding="utf-8", errors="replace") as file:
             result, how, status = file.read(200).split()
     except (OSError, ValueError):
         return ""

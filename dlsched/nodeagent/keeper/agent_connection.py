@@ -58,6 +58,11 @@ class AgentConnection:
                 return True
         return False
 
+    @property
+    def backlog(self) -> int:
+        """How many bytes wait until the agent reads."""
+        return self._agent.backlog if self._agent is not None else 0
+
     def _accept(self, listener: lean_socket.Socket) -> None:
         with contextlib.suppress(OSError):
             connection = lean_socket.accept_own(listener)

@@ -36,6 +36,7 @@ class Children:
         self._loop, self._parent = loop, parent
         self._error_of: dict[int, bytes] = {}  # why a child cannot start, by pid
         self._pipes: dict[int, int] = {}  # pid, by the pipe on which it may say why
+        self.executed: set[int] = set()  # that have executed their program, or may have
         self.start_limit_at: float | None = None  # set by the parent; None once all have executed
         self._reading, self._writing = lean_socket.pair()
         for line in (self._reading, self._writing):
@@ -66,6 +67,8 @@ class Children:
         if data:
             self._error_of[self._pipes[pipe]] = data
         else:
+            if self._pipes[pipe] not in self._error_of:
+                self.executed.add(self._pipes[pipe])
             self._close_pipe(pipe)
 
     def _close_pipe(self, pipe: int) -> None:
@@ -92,6 +95,8 @@ class Children:
                 with contextlib.suppress(BlockingIOError):  # written right before its end
                     error = error or os.read(pipe, 4096)
                 self._close_pipe(pipe)
+            if not error:
+                self.executed.add(pid)
             status = os.waitstatus_to_exitcode(status)
             why = error.decode("utf-8", "replace")
             self._parent.child_ended(pid, status, why, of_rusage(used))

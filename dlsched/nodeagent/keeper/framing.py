@@ -15,6 +15,7 @@ from dlsched.nodeagent.json_values import plain
 
 _LENGTH = struct.Struct("!I")
 MAX_FRAME = 64 * 1024 * 1024
+_AT_ONCE = 64 * 1024  # bytes
 _text = json.JSONEncoder(separators=(",", ":"), check_circular=False, default=plain).encode
 
 
@@ -97,12 +98,21 @@ class FrameSocket:
                 return
             del self._outgoing[:sent]
 
-    def receive(self) -> list[dict[str, Any]]:
-        """Return the messages that have arrived; the connection is over when the other side is."""
+    @property
+    def backlog(self) -> int:
+        """How many bytes wait to be sent."""
+        return len(self._outgoing)
+
+    def receive(self, *, everything: bool = False) -> list[dict[str, Any]]:
+        """Return messages that have arrived; the connection is over when the other side is.
+
+        Only some of them, so that another side that sends without end keeps nothing else waiting;
+        `everything` is for one that sends no more.
+        """
         found: list[dict[str, Any]] = []
         while self.open:
             try:
-                data = self.socket.recv(65536)
+                data = self.socket.recv(_AT_ONCE)
             except BlockingIOError:
                 break
             except OSError:
@@ -114,6 +124,8 @@ class FrameSocket:
                 found.extend(self._incoming.feed(data))
             except BrokenFrame:
                 self.open = False
+            if not everything:
+                break
         return found
 
     def close(self) -> None:

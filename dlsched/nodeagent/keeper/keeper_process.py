@@ -6,7 +6,6 @@ waits for the agent, and exits only when the end of its run is durable and commi
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import signal
@@ -14,12 +13,14 @@ from collections import deque
 from collections.abc import Callable
 
 from dlsched.job import messages as words
-from dlsched.nodeagent.host import cgroups, lean_socket, processes, syscalls
-from dlsched.nodeagent.host.event_loop import WRITABLE, EventLoop
+from dlsched.nodeagent.host import cgroups, lean_socket, processes
+from dlsched.nodeagent.host.event_loop import READABLE, WRITABLE, EventLoop
 from dlsched.nodeagent.json_values import UNCLEAR, value_of
 from dlsched.nodeagent.keeper import run_files
 from dlsched.nodeagent.keeper.agent_connection import AgentConnection
+from dlsched.nodeagent.keeper.lease_watch import LeaseWatch
 from dlsched.nodeagent.keeper.run_processes import RunProcesses
+from dlsched.nodeagent.ranks.held_reports import HeldReports
 from dlsched.nodeagent.ranks.job_limits import JobLimits
 from dlsched.nodeagent.ranks.job_socket import JobSocket, Peer
 from dlsched.nodeagent.ranks.launch_spec import KeeperSpec
@@ -41,6 +42,8 @@ READ_BY_EACH = (KeeperSpec, run_files.LeaseFile, *ORDERS.values())  # from JSON,
 
 
 LONGEST_UNCLEAR = 300  # characters of what was wrong with a message
+MOST_BACKLOG = 4 * 1024 * 1024  # bytes that the agent has not read, while the job is listened to
+HOLD_BACK_S = 0.1  # between two looks whether it has read them
 _NOT_RECORDED = (keeper.Stage.NEW, keeper.Stage.RESERVING, keeper.Stage.GONE)
 _NOT_RELEASED = (keeper.Stage.PROLOG, keeper.Stage.PREPARED, keeper.Stage.RELEASING)
 
@@ -82,6 +85,7 @@ class Keeper:
         )
         self._events: deque[keeper.Event] = deque()
         self._loop = EventLoop(self._on_timer)
+        self._lease = LeaseWatch(self._loop, spec.run_dir, spec.timing.beat_s, self._read_lease)
         self._has_left = False
         self._training = TrainingMessages(self)
         self._tasks = TaskMessages(self)
@@ -102,6 +106,11 @@ class Keeper:
             on_new_agent=self._new_agent,
             on_close=self._agent_gone,
         )
+        self._reports = HeldReports(
+            lambda report: self._agent.send({"report": report}),
+            is_backed_up=lambda: self._agent.backlog > 0,
+        )
+        self._unread: list[Peer] = []  # whose messages wait until the agent reads
 
     # -- the loop ------------------------------------------------------------------------------
 
@@ -110,16 +119,24 @@ class Keeper:
         fault_point("keeper-begin")
         try:
             signal.signal(signal.SIGHUP, self._note_lost_files)
-            self._listen()
+            self._listen_first()
             self.feed(keeper.Began(clock.boottime(), self.spec.covered_until))
             while not self._has_left:
-                times = [self.state.deadline(), *self.processes.deadlines()]
+                self._read_on()
+                times = [self.state.deadline(), self._lease.deadline, *self.processes.deadlines()]
+                times.append(self._reports.deadline)
+                if self._unread:
+                    times.append(clock.boottime() + HOLD_BACK_S)
                 self._loop.turn(min((time for time in times if time is not None), default=None))
                 self._find_lost_files()
                 self._drain()
         except CannotKeep as error:
             self.send_to_agent({"failed": str(error)})
             return 1
+        except Exception as error:
+            what = error.strerror if isinstance(error, OSError) else repr(error)
+            self.send_to_agent({"failed": f"its keeper failed on {self.spec.node}: {what}"})
+            raise
         fault_point("keeper-forgotten")
         return 0
 
@@ -155,7 +172,9 @@ class Keeper:
         due = self.state.deadline()
         if due is not None and now >= due:
             self.feed(keeper.DeadlinePassed(now))
+        self._lease.wake(now)
         self.processes.wake(now)
+        self._reports.wake(now)
 
     # -- commands ------------------------------------------------------------------------------
 
@@ -278,6 +297,13 @@ class Keeper:
 
     # -- the agent -----------------------------------------------------------------------------
 
+    def _listen_first(self) -> None:
+        try:
+            self._listen()
+        except OSError as error:
+            why = f"no place for sockets on {self.spec.node}: {error.strerror}"
+            raise CannotKeep(why) from None
+
     def _listen(self) -> None:
         """Make sockets for agents and for the job, and watch the node lease.
 
@@ -292,8 +318,7 @@ class Keeper:
         listener = self._job.listen(self.folder.job_socket + ".new")
         self.watch(listener.fileno(), lambda _mask: self._accept_peer())
         if self.state.needs_lease:
-            lease_watch = syscalls.watch_folder(self.spec.run_dir)
-            self.watch(lease_watch, lambda _mask: self._read_lease(lease_watch))
+            self._lease.begin()
 
     def _listen_for_shells(self, path: str) -> None:
         """Listen for the clients of shells, and no longer elsewhere."""
@@ -318,7 +343,16 @@ class Keeper:
             self.feed(keeper.OrderArrived(clock.boottime(), m.Forget()))
 
     def send_to_agent(self, message: dict[str, object]) -> bool:
-        """Send the agent a message; return False when no agent is connected."""
+        """Send the agent a message; return False when no agent is connected.
+
+        A report of a rank may have to wait; those that wait go before the run's status.
+        """
+        report = message.get("report")
+        if isinstance(report, dict):
+            self._reports.add(report)
+            return True
+        if "status" in message:
+            self._reports.send_all()
         return self._agent.send(message)
 
     def send_status(self) -> None:
@@ -345,16 +379,17 @@ class Keeper:
                 self.processes.suspension.gpu_bytes = held if isinstance(held, int) else 0
             self.feed(keeper.OrderArrived(clock.boottime(), order))
             return
+        if "ping" in message:
+            self.send_to_agent({"pong": message["ping"]})
+            return
         self._training.from_agent(message)
         self._tasks.from_agent(message)
         self._limits.from_agent(message)
         self.processes.calls.from_agent(message)
         self.processes.turns.from_agent(message)
 
-    def _read_lease(self, lease_watch: int) -> None:
+    def _read_lease(self) -> None:
         """Read the node lease, after a change in its folder."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(lease_watch, 65536)
         lease = run_files.read_lease(self.spec.run_dir)
         if lease is not None:
             covered = self.spec.desired.key.run_id in lease.covers
@@ -372,13 +407,25 @@ class Keeper:
         if mask & WRITABLE:
             self.wait_to_write(peer.socket.fileno(), False)
             self.processes.calls.flush(peer)
-        if mask & ~WRITABLE and not self._job.receive(peer):
+        if mask == READABLE and self._agent.backlog > MOST_BACKLOG:
+            self._loop.set_mask(peer.socket.fileno(), 0)
+            self._unread.append(peer)
+        elif mask & ~WRITABLE and not self._job.receive(peer):
             self.unwatch(peer.socket.fileno())
             self.processes.calls.closed(peer)
             self.processes.turns.closed(peer)
             self._training.closed(peer)
             self._tasks.closed(peer)
             self._job.close(peer)
+
+    def _read_on(self) -> None:
+        """Read again what peers say, when the agent has read what it got."""
+        if self._unread and self._agent.backlog <= MOST_BACKLOG:
+            unread, self._unread = self._unread, []
+            for peer in unread:
+                fd = peer.socket.fileno()
+                if self._job.peers.get(fd) is peer:
+                    self._loop.set_mask(fd, READABLE)
 
     def _from_job(self, peer: Peer, message: words.FromJob) -> None:
         self._training.from_job(peer, message)

@@ -1,8 +1,9 @@
 """Reads the stacks of processes with py-spy, one process after another.
 
-The node's py-spy runs with the agent's rights. Where there is none, one in the job's PATH runs as a
-process of the job. Nothing is paused (`--nonblocking`), so a py-spy that is killed leaves no
-process stopped. Time and output are bounded.
+The node's py-spy runs as the job's user, because it opens files that the job's processes name; it
+may read these processes whatever the node's rules for tracing are. Where there is none, one in the
+job's PATH runs as a process of the job. Nothing is paused (`--nonblocking`), so a py-spy that is
+killed leaves no process stopped. Time and output are bounded.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class PySpy:
             output="",
             error="",
             streams=(self._file, None),
-            as_keeper=bool(spec.py_spy),
+            traces=bool(spec.py_spy),
         )
         self._tool, self._late = self._keeper.processes.start_child(process), False
         self.deadline = min(now + PROCESS_LIMIT_S, self._end)

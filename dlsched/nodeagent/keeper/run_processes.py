@@ -91,7 +91,9 @@ class RunProcesses:
         self._output = SharedOutput(self._spec, self)
         self._port: HeldPort | None = None
         self._running: dict[int, int] = {}  # rank, by pid, of the processes that make up the job
+        self._ranks: set[int] = set()  # every process of them, those that have ended too
         self._code, self._signal, self._detail = 0, 0, ""
+        self._start_fault: m.StartFault | None = None
         self._has_executed = False
         self._exit_reported = False
         self._failed = False
@@ -181,6 +183,7 @@ class RunProcesses:
         try:
             self._start_ranks()
         except OSError as error:  # no process, descriptor or space is left
+            self._start_fault = m.StartFault.NODE
             self.fail_job(f"cannot start: {error.strerror}")
         self.shells.begun()
 
@@ -215,10 +218,10 @@ class RunProcesses:
         for process in list(processes.values())[:1]:
             self.calls.script_environment = process.environment
         for number, process in self._output.connect(processes).items():
-            if launch.terminal:
-                self._running[self.shells.start_own(process)] = number
-            else:
-                self._running[self.start_child(process)] = number
+            start = self.shells.start_own if launch.terminal else self.start_child
+            pid = start(process)
+            self._running[pid] = number
+            self._ranks.add(pid)
         self._output.close()
         fault_point("keeper-executed")
         if self._children.are_starting and not launch.terminal:  # that one waits for a client
@@ -329,6 +332,10 @@ class RunProcesses:
 
     def child_ended(self, pid: int, status: int, error: str, used: Used) -> None:
         """Note the end of a process: of a rank of `dlsched run`, a helper, or the job itself."""
+        if pid not in self._ranks:
+            self._children.executed.discard(pid)  # asked of ranks only, and orphans are many
+        of_node = bool(error) and status == child_process.NODE_FAULT
+        status = child_process.CANNOT_START if of_node else status
         code, number = (status, 0) if status >= 0 else (0, -status)
         if self.calls.ended(pid, code, number, error, used):
             return
@@ -349,6 +356,7 @@ class RunProcesses:
             if self._keeper.state.stage is protocol.Stage.RUNNING:
                 self._read_last_messages()
                 self._training.rank_ended(rank, code, number)
+            self._start_fault = m.StartFault.NODE if of_node else None
             said = error or self._training.error_of(rank)
             if self._spec.desired.mode is m.LaunchMode.GPU:
                 said = f"rank {rank}: {said}" if said else f"rank {rank}"
@@ -428,5 +436,7 @@ class RunProcesses:
                 peak_memory_bytes=used.peak_memory_bytes,
                 script_cpu_s=others.cpu_s,
                 script_peak_bytes=others.peak_memory_bytes,
+                start_fault=self._start_fault,
+                executed=not self._ranks.isdisjoint(self._children.executed),
             )
         )

@@ -7,8 +7,8 @@ A new interpreter takes more time and memory than a keeper may. The zygote has l
 needs, and nothing else. It ends with its agent; its keepers do not depend on it.
 
 `RUN/spawning.lock`: the zygote and every keeper that has not recorded its run yet hold it shared.
-An agent that starts first takes it exclusively, so that every run that its predecessor was starting
-is either on disk or dead when the agent reads the disk.
+An agent that starts, or replaces its zygote, first waits until they let go of it, so that every run
+that was being started is either on disk or dead when the agent reads the disk.
 """
 
 from __future__ import annotations
@@ -21,11 +21,6 @@ import dlsched
 
 if __name__ == "__main__":
     gc.set_threshold(50, 2, 2)  # dataclasses make each class twice; collect the first one soon
-    for _name in ("inspect", "hashlib"):
-        # dataclasses and the protocol import them, keepers never call them: megabytes each
-        _spare = types.ModuleType(_name)
-        _spare.signature = lambda _kind: ""  # type: ignore[attr-defined]
-        sys.modules.setdefault(_name, _spare)
     # a keeper needs the messages of the job library, not the library
     _messages_only = types.ModuleType("dlsched.job")
     _messages_only.__path__ = [f"{path}/job" for path in dlsched.__path__]
@@ -49,6 +44,7 @@ def can_have_namespaces() -> bool:
     """Whether this process may give a keeper a process-id namespace and a /proc of its own."""
     if os.geteuid() != 0:
         return False
+    own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -62,10 +58,13 @@ def can_have_namespaces() -> bool:
                     syscalls.mount_own_proc()
                     code = 0 if os.readlink("/proc/self") == "1" else 1
                 os._exit(code)
-            good = b"1" if os.waitpid(inner, 0)[1] == 0 else b"0"
+            if os.waitpid(inner, 0)[1] == 0:
+                syscalls.setns(own, syscalls.CLONE_NEWPID)  # root of a user namespace may not
+                good = b"1"
         os.write(writing, good)
         os._exit(0)
     os.close(writing)
+    os.close(own)
     found = os.read(reading, 1)
     os.close(reading)
     os.waitpid(pid, 0)
@@ -120,12 +119,17 @@ class Zygote:
         self, request: dict[str, object], fds: list[int]
     ) -> tuple[dict[str, object], list[int]]:
         """Fork a keeper; return the answer to the agent, and a descriptor of the keeper."""
+        answer = {"number": request.get("number")}
+        namespace = bool(request.get("namespace"))
+        if namespace and not self._namespaces:
+            # without one, a keeper that believes in it would signal every process of the machine
+            return answer | {"failed": "it cannot have process-id namespaces"}, []
         try:
-            pid = self._fork(fds, bool(request.get("namespace")) and self._namespaces)
+            pid = self._fork(fds, namespace)
             process = os.pidfd_open(pid)
         except OSError as error:
-            return {"failed": str(error.strerror)}, []
-        return {"pid": pid}, [process]
+            return answer | {"failed": str(error.strerror)}, []
+        return answer | {"pid": pid}, [process]
 
     def _fork(self, fds: list[int], namespace: bool) -> int:
         if namespace:
@@ -177,7 +181,7 @@ def make_decoders() -> None:
 
 
 def main() -> None:
-    """Be the zygote of a unit, or of an agent that passes its socket, its lock and its folder."""
+    """Be the zygote of a unit, or of an agent that passes its socket, lock, folder and log."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # it ends with its agent, not with a terminal
     make_decoders()
@@ -193,6 +197,8 @@ def main() -> None:
         with contextlib.suppress(OSError):  # keepers then take a little longer
             rehearsal.rehearse(sys.argv[3])
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers that end leave no zombies
+    os.dup2(log := int(sys.argv[4]), 2)  # what it wrote before is for an agent that gets no answer
+    os.close(log)
     gc.collect()
     syscalls.return_free_memory()
     gc.freeze()

@@ -7,21 +7,24 @@ planted link harms this process only. An error goes to the keeper over a pipe, a
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import resource
 import select
 import signal
 import stat
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dlsched.nodeagent.host import lean_socket, syscalls
+from dlsched.nodeagent.host import lean_socket, syscalls, user_rights
 from dlsched.nodeagent.ranks.containers import in_container
 from dlsched.nodeagent.ranks.launch_spec import KeeperSpec
 
 __all__ = [
     "CANNOT_START",
+    "NODE_FAULT",
     "OPEN",
     "CannotStart",
     "ProcessSpec",
@@ -37,9 +40,14 @@ __all__ = [
 ]
 
 CANNOT_START, NOT_FOUND = 126, 127  # exit codes, as of a shell
+NODE_FAULT = 125  # the exit code of a process that the node could not start, which says why
+# what a node has run out of, whatever was to be done with a user's path; else the job's. No memory
+# and no process is the job's too: it has limits of its own
+_OF_THE_NODE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS})
 OPEN = b"open"  # what opens a gate; anything else is why the process cannot start
 LONGEST_ERROR = 3000  # bytes
 _PATTERN = re.compile(r"%(\d{0,2})([Nnt%])")
+FOLDER_WITHIN_S, _AGAIN_S = 1.0, 0.02  # how long an output's folder is waited for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +67,7 @@ class ProcessSpec:
     gate: lean_socket.Socket | None = None  # it goes on when it reads `OPEN` here
     cgroup_procs: int | None = None  # descriptor through which it enters the job's cgroup
     tied_to_keeper: bool = False  # no namespace ends it with its keeper
-    as_keeper: bool = False  # with the keeper's rights, and not in the job's cgroup
+    traces: bool = False  # may read all processes of the run, and is not in the job's cgroup
 
 
 class CannotStart(Exception):
@@ -113,7 +121,7 @@ def write_script(spec: KeeperSpec, path: str) -> None:
 def spawn(spec: KeeperSpec, process: ProcessSpec) -> tuple[int, int]:
     """Fork a process and have it become `process`; return as `fork` does."""
     keeper = os.getpid()
-    if spec.launch.container and not process.as_keeper:
+    if spec.launch.container and not process.traces:
         argv, environment = in_container(
             spec, process.argv, process.environment, process.working_directory
         )
@@ -147,6 +155,9 @@ def fork(become: Callable[[int], None]) -> tuple[int, int]:
     except CannotStart as error:
         code = error.code
         _send_error(writing, str(error))
+    except OSError as error:  # outside of everything that a user named
+        code = CANNOT_START if error.errno == errno.ENOMEM else NODE_FAULT
+        _send_error(writing, f"cannot start: {error.strerror}")
     except BaseException as error:  # the child must never go on as a second keeper
         _send_error(writing, f"cannot start: {error}")
     finally:
@@ -161,23 +172,22 @@ def _send_error(fd: int, text: str) -> None:
 def _become(spec: KeeperSpec, process: ProcessSpec, keeper: int) -> None:
     os.setsid()
     _default_signals()
-    if process.cgroup_procs is not None and not process.as_keeper:
+    if process.cgroup_procs is not None and not process.traces:
         os.write(process.cgroup_procs, b"0")
     with contextlib.suppress(OSError):
         _write("/proc/self/oom_score_adj", b"0")
-    if not process.as_keeper:
-        become_user(spec)
+    become_user(spec, keeps=(syscalls.CAP_SYS_PTRACE,) if process.traces else ())
     if process.tied_to_keeper:
         syscalls.die_with_parent(signal.SIGKILL)
         if os.getppid() != keeper:
             os._exit(CANNOT_START)
-    if spec.no_new_privileges and not process.as_keeper:
+    if spec.no_new_privileges and not process.traces:
         syscalls.forbid_new_privileges()
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     os.umask(spec.launch.umask & 0o777)
     enter(process.working_directory)
-    if spec.launch.container and not process.as_keeper:
+    if spec.launch.container and not process.traces:
         _check_image(spec)
     if process.gate is not None:
         _wait_at(process.gate)
@@ -202,19 +212,17 @@ def _write(path: str, data: bytes) -> None:
         os.close(fd)
 
 
-def become_user(spec: KeeperSpec) -> None:
-    """Give up all rights but those of the job's user.
+def become_user(spec: KeeperSpec, keeps: Sequence[int] = ()) -> None:
+    """Give up all rights but those of the job's user, and the capabilities that it `keeps`.
 
     Raises:
         CannotStart: this process may not.
     """
     launch = spec.launch
-    if os.geteuid() == 0:
-        os.setgroups(list(launch.groups) or [launch.gid])
-        os.setgid(launch.gid)
-        os.setuid(launch.uid)
-    if (os.getuid(), os.geteuid()) != (launch.uid, launch.uid):
-        raise CannotStart(f"cannot become user {launch.user}")
+    try:
+        user_rights.become(launch.uid, launch.gid, launch.groups, keeps=keeps)
+    except OSError:
+        raise CannotStart(f"cannot become user {launch.user}", NODE_FAULT) from None
 
 
 def enter(path: str) -> None:
@@ -224,9 +232,15 @@ def enter(path: str) -> None:
         CannotStart: the user may not, or it is not there.
     """
     try:
-        os.chdir(path or "/")
+        user_rights.enter(path or "/")
     except OSError as error:
-        raise CannotStart(f"cannot enter working directory {path}: {error.strerror}") from None
+        raise _refused(f"cannot enter working directory {path}", error) from None
+
+
+def _refused(what: str, error: OSError) -> CannotStart:
+    """Why a process cannot use what its user named: the node's fault where it has run out."""
+    code = NODE_FAULT if error.errno in _OF_THE_NODE else CANNOT_START
+    return CannotStart(f"{what}: {error.strerror}", code)
 
 
 def _check_image(spec: KeeperSpec) -> None:
@@ -243,9 +257,9 @@ def _check_image(spec: KeeperSpec) -> None:
         return
     try:
         if not stat.S_ISDIR(os.stat(image).st_mode):
-            os.close(os.open(image, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+            os.close(user_rights.open_path(image, os.O_RDONLY | os.O_NONBLOCK))
     except OSError as error:
-        raise CannotStart(f"{cannot}: {error.strerror}") from None
+        raise _refused(cannot, error) from None
 
 
 def _wait_at(gate: lean_socket.Socket) -> None:
@@ -278,15 +292,17 @@ def _open_streams(process: ProcessSpec) -> None:
 
 def _open_input(path: str) -> int:
     try:  # a pipe without a writer is opened at once, too
-        fd = os.open(path or os.devnull, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = user_rights.open_path(path or os.devnull, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
     except OSError as error:
-        raise CannotStart(f"cannot open input {path}: {error.strerror}") from None
+        raise _refused(f"cannot open input {path}", error) from None
     os.set_blocking(fd, True)
     return fd
 
 
 def open_output(path: str, truncate: bool) -> int:
     """Open an output file as the present user; return its descriptor.
+
+    A folder that is not there is waited for: submitit and others make it once they know the job id.
 
     Raises:
         CannotStart: it cannot be opened, or is no place for output.
@@ -299,10 +315,9 @@ def open_output(path: str, truncate: bool) -> int:
             flags &= ~(os.O_CREAT | os.O_TRUNC)
         else:
             _no_device(path)
-        fd = os.open(path, flags | os.O_CLOEXEC, 0o666)
+        fd = _once_there(path, flags)
     except OSError as error:
-        why = "it is a symbolic link" if error.errno == 40 else error.strerror
-        raise CannotStart(f"cannot open output {path}: {why}") from None
+        raise _refused(f"cannot open output {path}", error) from None
     mode = os.fstat(fd).st_mode
     if not stat.S_ISREG(mode) and not (
         stat.S_ISCHR(mode) and (path == "/dev/null" or os.isatty(fd))
@@ -310,6 +325,17 @@ def open_output(path: str, truncate: bool) -> int:
         raise CannotStart(f"cannot open output {path}: not a regular file")
     os.set_blocking(fd, True)
     return fd
+
+
+def _once_there(path: str, flags: int) -> int:
+    until = time.monotonic() + FOLDER_WITHIN_S
+    while True:
+        try:
+            return user_rights.open_path(path, flags)
+        except FileNotFoundError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(_AGAIN_S)
 
 
 def _no_device(path: str) -> None:
@@ -321,12 +347,30 @@ def _no_device(path: str) -> None:
 
 
 def _execute(process: ProcessSpec) -> None:
+    """Execute the program, found as a shell finds it.
+
+    `os.execvpe` would import a module for that, from where the user may not read.
+    """
+    program, arguments = process.argv[0], list(process.argv)
     environment = dict(process.environment)
-    environment["PWD"] = os.getcwd()
     try:
-        os.execvpe(process.argv[0], list(process.argv), environment)
-    except FileNotFoundError:
-        raise CannotStart(f"{process.argv[0]}: command not found", NOT_FOUND) from None
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise CannotStart(f"cannot execute {process.argv[0]}: {why}") from None
+        environment["PWD"] = os.getcwd()
+    except OSError as error:  # its user has removed it meanwhile
+        what = f"cannot enter working directory {process.working_directory}"
+        raise _refused(what, error) from None
+    folders = [""]
+    if not os.path.dirname(program):
+        folders = environment.get("PATH", os.defpath).split(os.pathsep)
+    failed: OSError | ValueError | None = None
+    for folder in folders:
+        try:
+            os.execve(os.path.join(folder, program), arguments, environment)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, ValueError) as error:
+            failed = failed or error
+    if failed is None:
+        raise CannotStart(f"{program}: command not found", NOT_FOUND)
+    if isinstance(failed, OSError):
+        raise _refused(f"cannot execute {program}", failed)
+    raise CannotStart(f"cannot execute {program}: {failed}")

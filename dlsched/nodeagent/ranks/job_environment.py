@@ -20,6 +20,8 @@ STEP = "DLSCHED_STEP"  # the number of a `dlsched run`, in its ranks
 KEPT = {*OF_CLIENTS, slurm_commands.OF_USER}
 # set by the runtime, and by scripts that choose another value for their ranks
 CHANGEABLE = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "OMP_NUM_THREADS")
+# which of several ranks a process is; a script that runs once is none, whatever its shell said
+_OF_A_RANK = {"RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK"}
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -33,6 +35,7 @@ class Rank:
     local_world: int
     gpus: tuple[str, ...]
     command: RankCommand | None = None  # of a `dlsched run`; None: as the launch mode has it
+    is_alone: bool = False  # a batch script or a shell: it is no rank, and starts them itself
 
 
 def ranks_on_node(spec: KeeperSpec) -> list[Rank]:
@@ -43,7 +46,7 @@ def ranks_on_node(spec: KeeperSpec) -> list[Rank]:
     if mode == "batch":
         if spec.rank != 0:
             return []
-        return [Rank(rank=0, local_rank=0, world=1, local_world=1, gpus=own)]
+        return [the_one_process(spec)]
     if mode == "node":
         world = len(layout)
         return [Rank(rank=spec.rank, local_rank=0, world=world, local_world=1, gpus=own)]
@@ -54,6 +57,12 @@ def ranks_on_node(spec: KeeperSpec) -> list[Rank]:
         Rank(rank=first + k, local_rank=k, world=sum(counts), local_world=here, gpus=own)
         for k in range(here)
     ]
+
+
+def the_one_process(spec: KeeperSpec) -> Rank:
+    """Return the place of a batch script or a shell, which has all GPUs of its node."""
+    gpus = tuple(spec.desired.gpus)
+    return Rank(rank=0, local_rank=0, world=1, local_world=1, gpus=gpus, is_alone=True)
 
 
 def build_environment(
@@ -82,6 +91,7 @@ def build_environment(
         and (name in KEPT or not name.startswith(RESERVED))
         # others are of a Slurm job around the submission
         and not (slurm and name.startswith("SLURM_") and name not in OF_SUBMISSIONS)
+        and not (rank.is_alone and name in _OF_A_RANK)
     }
     values.setdefault("PATH", _PATH)
     if slurm and not launch.container:  # no image has what they need
@@ -118,15 +128,9 @@ def _own(spec: KeeperSpec, rank: Rank, control_socket: str, master_port: int) ->
         "DLSCHED_GRACE": f"{desired.grace_s:.0f}",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": visible_devices(spec, rank.gpus),
-        "MASTER_ADDR": rank.command.master_address if rank.command else address_of(spec),
-        "MASTER_PORT": str(master_port),
-        "WORLD_SIZE": str(rank.world),
-        "RANK": str(rank.rank),
-        "LOCAL_RANK": str(rank.local_rank),
-        "LOCAL_WORLD_SIZE": str(rank.local_world),
-        "NODE_RANK": str(node_rank(spec, rank)),
-        "GROUP_RANK": str(node_rank(spec, rank)),
     }
+    if not rank.is_alone:
+        values |= _of_rank(spec, rank, master_port)
     if rank.command is not None:
         values[STEP] = str(rank.command.call - 1)
     for name in ("ntasks", "ntasks_per_node", "cpus_per_task"):
@@ -158,6 +162,20 @@ def _own(spec: KeeperSpec, rank: Rank, control_socket: str, master_port: int) ->
     if desired.limits.cpus and "OMP_NUM_THREADS" not in launch.environment:
         values["OMP_NUM_THREADS"] = str(max(1, desired.limits.cpus // rank.local_world))
     return values
+
+
+def _of_rank(spec: KeeperSpec, rank: Rank, master_port: int) -> dict[str, str]:
+    """The variables of torchrun; a script that has them is taken for a rank by frameworks."""
+    return {
+        "MASTER_ADDR": rank.command.master_address if rank.command else address_of(spec),
+        "MASTER_PORT": str(master_port),
+        "WORLD_SIZE": str(rank.world),
+        "RANK": str(rank.rank),
+        "LOCAL_RANK": str(rank.local_rank),
+        "LOCAL_WORLD_SIZE": str(rank.local_world),
+        "NODE_RANK": str(node_rank(spec, rank)),
+        "GROUP_RANK": str(node_rank(spec, rank)),
+    }
 
 
 def node_rank(spec: KeeperSpec, rank: Rank) -> int:

@@ -27,6 +27,7 @@ class JobLimits:
         self._limit: words.Limit | None = None
         self._may_stop_processes = False
         self._stands_still = False
+        self._has_told = False  # this agent that a rank obeys limits
 
     def from_agent(self, message: dict[str, object]) -> None:
         """Take a limit: `share` in percent, `memory_bytes`, `leaves`, `stand_still`.
@@ -53,12 +54,13 @@ class JobLimits:
         if isinstance(message, words.Hello) and CAPABILITY in peer.capabilities:
             if self._limit is not None:
                 peer.send_message(self._limit)
-            self.tell_agent()
+            if not self._has_told:
+                self.tell_agent()
 
     def tell_agent(self) -> None:
         """Tell an agent whether any rank obeys limits."""
-        if self._job.able_to(CAPABILITY):
-            self._keeper.send_to_agent({"obeys_limits": True})
+        obeyed = bool(self._job.able_to(CAPABILITY))
+        self._has_told = obeyed and self._keeper.send_to_agent({"obeys_limits": True})
 
     def apply(self) -> None:
         """Let the processes stand still or go on, as the limit says."""

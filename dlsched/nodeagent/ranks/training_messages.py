@@ -1,7 +1,8 @@
 """Messages of ranks about their training, on their way from the job to the agent, and answers.
 
-Reports of progress are passed on at once, and lost while there is no agent. The newest checkpoint
-is kept until the daemon has answered.
+Reports of progress are lost while there is no agent. One checkpoint is under way at a time; it is
+kept until the daemon has answered, and sent again to each new agent. Of those that come meanwhile
+the newest one follows it.
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ class TrainingMessages:
     def __init__(self, keeper: KeeperInterface) -> None:
         """Know no rank yet."""
         self._keeper = keeper
-        self._unanswered: words.CheckpointMade | None = None
-        self._checkpointing: Peer | None = None  # the rank that waits for the answer
+        self._asked: words.CheckpointMade | None = None  # the checkpoint under way
+        self._asking: Peer | None = None  # the rank that waits for the answer
+        self._next: tuple[Peer | None, words.CheckpointMade] | None = None
+        self._number = 0  # of the checkpoint under way: its answer has the same
         self._said_why: dict[int, str] = {}  # errors of ranks that failed
         self._measuring: Peer | None = None  # the rank that reports how the training goes
         self._ready: dict[str, object] = {}  # that all ranks wait for the state
@@ -78,8 +81,9 @@ class TrainingMessages:
             case words.CheckpointMade():
                 if message.save_s is not None:
                     self._report(peer, step=message.step, save_s=message.save_s)
-                self._unanswered, self._checkpointing = message, peer
-                self._send_checkpoint()
+                self._next = peer, message
+                if self._asked is None:
+                    self._begin_next()
 
     def rank_ended(self, rank: int, code: int, number: int) -> None:
         """Report the first rank that has failed on this node, unless it has said why itself."""
@@ -100,12 +104,18 @@ class TrainingMessages:
         known = {name: value for name, value in values.items() if value is not None}
         self._keeper.send_to_agent({"report": {"rank": peer.rank or 0, **known}})
 
+    def _begin_next(self) -> None:
+        self._asking, self._asked = self._next or (None, None)
+        self._next = None
+        self._number += self._asked is not None
+        self._send_checkpoint()
+
     def _send_checkpoint(self) -> None:
-        made = self._unanswered
+        made = self._asked
         if made is not None:
             known = _values(made)
             del known["save_s"]
-            self._keeper.send_to_agent({"checkpoint": known})
+            self._keeper.send_to_agent({"checkpoint": known, "number": self._number})
 
     def _send_ready(self) -> None:
         if self._ready and self._keeper.state.desired.follows:
@@ -122,12 +132,13 @@ class TrainingMessages:
         if isinstance(batch, dict) and self._measuring is not None:
             local, accumulation = int(batch["local"]), int(batch["accumulation"])
             self._measuring.send_message(words.UseBatch(local=local, accumulation=accumulation))
-        answer = message.get("committed")
-        made = self._unanswered
+        answer, made = message.get("committed"), self._asked
         if not isinstance(answer, dict) or made is None or answer.get("path") != made.path:
             return
-        if self._checkpointing is not None:
-            self._checkpointing.send_message(
+        if message.get("number") not in (self._number, None):  # None: of an agent before this one
+            return
+        if self._asking is not None:
+            self._asking.send_message(
                 words.CheckpointAnswer(
                     accepted=bool(answer.get("accepted")),
                     why=str(answer.get("why", "")),
@@ -135,11 +146,13 @@ class TrainingMessages:
                     held=tuple(map(str, answer.get("held", ()))),
                 )
             )
-        self._unanswered = self._checkpointing = None
+        self._begin_next()
 
     def closed(self, peer: Peer) -> None:
-        """Forget a peer that has closed its connection."""
-        if self._checkpointing is peer:
-            self._checkpointing = None
+        """Forget a peer that has closed its connection; its checkpoint is still committed."""
+        if self._asking is peer:
+            self._asking = None
+        if self._next is not None and self._next[0] is peer:
+            self._next = None, self._next[1]
         if self._measuring is peer:
             self._measuring = None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dlsched.nodeagent.host import lean_socket, processes
 from dlsched.nodeagent.ranks import child_process
 from dlsched.nodeagent.ranks.child_process import ProcessSpec
-from dlsched.nodeagent.ranks.job_environment import Rank, build_environment
+from dlsched.nodeagent.ranks.job_environment import build_environment, the_one_process
 from dlsched.nodeagent.ranks.master_port import port_of
 from dlsched.nodeagent.shells.connection import Connection
 from dlsched.nodeagent.shells.shell import Shell
@@ -170,9 +170,10 @@ class Shells:
 
     def _start(self, ticket: str, argv: tuple[str, ...], wanted: dict[str, Any]) -> Shell:
         spec = self._keeper.spec
-        rank = Rank(rank=0, local_rank=0, world=1, local_world=1, gpus=tuple(spec.desired.gpus))
         port = port_of(spec.desired.key.run_id)
-        environment = build_environment(spec, rank, self._keeper.job_socket_path, port)
+        environment = build_environment(
+            spec, the_one_process(spec), self._keeper.job_socket_path, port
+        )
         if wanted["terminal"] and wanted["term"]:
             environment["TERM"] = str(wanted["term"])
         process = ProcessSpec(

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from dlsched.core.arrays import Floats, Rows
 from dlsched.core.context import RoundContext
+from dlsched.core.memory import kept
 from dlsched.core.options import option
 from dlsched.core.stage import Estimator
 from dlsched.core.units import Units
@@ -61,11 +61,15 @@ class Additive(Estimator[AdditiveOptions]):
     name = "additive"
     summary = "a sum of readable terms, learned weekly from completed jobs (Lucid)"
 
-    def __init__(self, options: AdditiveOptions) -> None:
-        super().__init__(options)
-        self._model: AdditiveModel | None = None
-        self._due = -np.inf  # when it is to be learned anew
-        self._models: dict[str, int] = {}  # names of trained models, as numbers
+    _model: AdditiveModel | None = kept(
+        None,
+        lambda stored: None if stored is None else AdditiveModel.of_state(stored),
+        store=lambda model: None if model is None else model.state_dict(),
+    )
+    _due: float = kept(-np.inf)  # when it is to be learned anew
+    _models: dict[str, int] = kept(  # names of trained models, as numbers
+        dict, lambda names: {name: number for number, name in enumerate(names)}, store=list
+    )
 
     def predict(self, units: Units, true_work: Floats, ctx: RoundContext) -> Floats:
         """Seconds of work, as the sum of the terms says."""
@@ -108,18 +112,3 @@ class Additive(Estimator[AdditiveOptions]):
             numbers = [self._models.setdefault(t, len(self._models)) if t else -1 for t in texts]
             found["model"] = _code(np.array(numbers, np.int64))
         return found
-
-    def state_dict(self) -> dict[str, Any]:
-        """The model, and when it is due."""
-        model = None if self._model is None else self._model.state_dict()
-        return {"model": model, "due": self._due, "models": list(self._models)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a `state_dict`."""
-        model = state["model"]
-        self._model = None if model is None else AdditiveModel.of_state(model)
-        self._due = float(state["due"])
-        self._models = {name: number for number, name in enumerate(state["models"])}
-
-    def renumber(self, old: Rows, finished_gone: int) -> None:
-        """Nothing is kept by row."""

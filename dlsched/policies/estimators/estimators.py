@@ -8,14 +8,15 @@ user, as in QSSF-like studies. A policy never sees the true duration in any othe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from dlsched.core.arrays import Floats, Rows
+from dlsched.core.arrays import Floats
 from dlsched.core.context import RoundContext
+from dlsched.core.memory import finished_seen, kept
 from dlsched.core.options import NoOptions, option
 from dlsched.core.stage import Estimator
+from dlsched.core.sums import ordered_sum
 from dlsched.core.units import Units
 
 
@@ -112,10 +113,12 @@ class History(Estimator[HistoryOptions]):
     name = "history"
     summary = "mean of the user's recent jobs of that size, else of the user, else of all users"
 
-    def __init__(self, options: HistoryOptions) -> None:
-        super().__init__(options)
-        self._seen = 0
-        self._runs: dict[tuple[int, int], list[float]] = {}
+    _seen: int = finished_seen()
+    _runs: dict[tuple[int, int], list[float]] = kept(
+        dict,
+        lambda stored: {(user, gang): list(took) for user, gang, took in stored},
+        store=lambda runs: [[*key, list(took)] for key, took in runs.items()],
+    )  # run times by user and GPUs
 
     def predict(self, units: Units, true_work: Floats, ctx: RoundContext) -> Floats:
         """The means of the most recent similar runs."""
@@ -141,19 +144,5 @@ class History(Estimator[HistoryOptions]):
         for key in ((user, gang), (user, -1), (-1, -1)):
             runs = self._runs.get(key)
             if runs:
-                return sum(runs) / len(runs)
+                return ordered_sum(runs) / len(runs)
         return self.options.default_s
-
-    def state_dict(self) -> dict[str, Any]:
-        """The run times as [user, GPUs, run times], and the number of runs."""
-        runs = [[user, gang, list(took)] for (user, gang), took in self._runs.items()]
-        return {"seen": self._seen, "runs": runs}
-
-    def load_state_dict(self, state: Any) -> None:
-        """Continue from a `state_dict`."""
-        self._seen = state["seen"]
-        self._runs = {(int(user), int(gang)): list(took) for user, gang, took in state["runs"]}
-
-    def renumber(self, old: Rows, finished_gone: int) -> None:
-        """Follow a table that was packed; the oldest finished rows are gone."""
-        self._seen = max(self._seen - finished_gone, 0)

@@ -11,18 +11,18 @@ Jobs report `loss` and `epoch` (`--metrics losses` in a replay), or `steps_done`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from dlsched.core.arrays import Floats, Rows
+from dlsched.core.arrays import Floats
 from dlsched.core.context import RoundContext
+from dlsched.core.memory import by_row, kept, lists_by_row
 from dlsched.core.options import option
 from dlsched.core.stage import Estimator
 from dlsched.core.units import Units
 from dlsched.policies.estimators.convergence import LEAST_POINTS, converges_at, fit_losses
 from dlsched.policies.estimators.estimators import History, HistoryOptions
-from dlsched.policies.learning.points import Points, places
+from dlsched.policies.learning.points import Points, add_point, curve_of, forget_ended
 
 MOST_POINTS = 100  # of a job; of more points, every second one is forgotten
 
@@ -50,11 +50,13 @@ class LossCurves(Estimator[LossCurveOptions]):
     summary = "a curve fitted to the losses that a job reports; before that, history"
     revises = True
 
+    _points: Points = lists_by_row()
+    _epochs: dict[int, float] = by_row(float)  # predicted total
+    _history: History = kept(None)
+
     def __init__(self, options: LossCurveOptions) -> None:
         super().__init__(options)
         self._history = History(HistoryOptions(default_s=options.default_s))
-        self._points = Points(MOST_POINTS)
-        self._epochs: dict[int, float] = {}  # predicted total, by row
 
     def predict(self, units: Units, true_work: Floats, ctx: RoundContext) -> Floats:
         """The run times of similar jobs."""
@@ -76,17 +78,18 @@ class LossCurves(Estimator[LossCurveOptions]):
             epoch = float(epochs[place])
             if not epoch > 0 or said[place]:
                 continue
-            if self._points.add(row, epoch, float(losses[place])) >= LEAST_POINTS:
+            point = epoch, float(losses[place])
+            if add_point(self._points, row, point, most=MOST_POINTS) >= LEAST_POINTS:
                 self._refit(row)
             if row in self._epochs:
                 work[place] = done[place] * max(self._epochs[row] / epoch, 1.0)
-        for row in self._points.forget_ended(ctx.table):
+        for row in forget_ended(self._points, ctx.table):
             self._epochs.pop(row, None)
         return work
 
     def _refit(self, row: int) -> None:
         options = self.options
-        epochs, losses = self._points.of(row)
+        epochs, losses = curve_of(self._points, row)
         curve = fit_losses(epochs, losses)
         if curve is None:
             return
@@ -95,24 +98,3 @@ class LossCurves(Estimator[LossCurveOptions]):
             curve, int(now), window=options.window, threshold=options.threshold, most=options.most
         )
         self._epochs[row] = float(at) if at >= 0 else now + options.else_epochs
-
-    def state_dict(self) -> dict[str, Any]:
-        """Points, predictions, and the history."""
-        return {
-            "points": self._points.to_list(),
-            "epochs": [[row, epochs] for row, epochs in self._epochs.items()],
-            "history": self._history.state_dict(),
-        }
-
-    def load_state_dict(self, state: Any) -> None:
-        """Go on."""
-        self._points.load(state["points"])
-        self._epochs = {int(row): float(epochs) for row, epochs in state["epochs"]}
-        self._history.load_state_dict(state["history"])
-
-    def renumber(self, old: Rows, finished_gone: int) -> None:
-        """Follow a table that was packed."""
-        place = places(old)
-        self._points.renumber(old)
-        self._epochs = {place[row]: epochs for row, epochs in self._epochs.items() if row in place}
-        self._history.renumber(old, finished_gone)

@@ -5,10 +5,9 @@ of Multiple Resource Types", NSDI 2011. An account's tasks all need one vector D
 capacity R it holds U. Its dominant share is max_j U_j / R_j, divided by its weight. DRF is max-min
 fairness over dominant shares.
 
-- `filled`: the continuous form by progressive filling (section 4.1). All accounts grow at one
-  rate; an account stops when a resource that it needs is full, or when it can use no more. An
-  account that does not need the full resource continues, so the result is efficient.
-- `served`: the discrete form (Algorithm 1), one whole task at a time.
+This is the continuous form by progressive filling (section 4.1). All accounts grow at one rate; an
+account stops when a resource that it needs is full, or when it can use no more. An account that
+does not need the full resource continues, so the result is efficient.
 
 All numbers are exact fractions, since rounding would change the order of ties. There are few
 accounts.
@@ -41,11 +40,6 @@ def shares(used: Vector, capacity: Vector, weight: Fraction | int = 1) -> list[F
 def dominant_share(used: Vector, capacity: Vector, weight: Fraction | int = 1) -> Fraction:
     """The largest weighted share of any resource; shares are of the capacity."""
     return max(shares(used, capacity, weight), default=Fraction(0))
-
-
-def precedence(used: Vector, capacity: Vector, weight: Fraction | int = 1) -> tuple[Fraction, ...]:
-    """The sort key of accounts: dominant share, then the next largest shares."""
-    return tuple(sorted(shares(used, capacity, weight), reverse=True))
 
 
 def eligible(demand: Vector, capacity: Vector) -> bool:
@@ -91,62 +85,6 @@ def filled(
             if tasks[a] == caps[a] or any(demands[a][j] > 0 for j in full):
                 growing.discard(a)
     return tasks
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """The result of Algorithm 1.
-
-    Attributes:
-        tasks: whole tasks by account.
-        sequence: accounts in the order in which they were served.
-    """
-
-    tasks: list[int]
-    sequence: list[int]
-
-
-def served(
-    capacity: Vector,
-    demands: Sequence[Vector],
-    weights: Sequence[Fraction | int],
-    caps: Sequence[Cap],
-    *,
-    misfit: Literal["skip", "stop"] = "skip",
-) -> Served:
-    """Serve the account with the least dominant share, one task at a time.
-
-    Of equal shares, the account served less often is next, then the one listed first.
-
-    Args:
-        capacity: R.
-        demands: D of one task, by account.
-        weights: of each account, above 0.
-        caps: tasks that an account has; None for any number.
-        misfit: after a task that does not fit, its account waits (`skip`) or all accounts (`stop`).
-    """
-    free = list(capacity)
-    tasks, sequence = [0] * len(demands), list[int]()
-    waiting = {
-        a for a, d in enumerate(demands) if eligible(d, capacity) and any(d) and caps[a] != 0
-    }
-
-    def urgency(a: int) -> tuple[Fraction, int, int]:
-        return dominant_share([d * tasks[a] for d in demands[a]], capacity, weights[a]), tasks[a], a
-
-    while waiting:
-        a = min(waiting, key=urgency)
-        if any(d > f for d, f in zip(demands[a], free, strict=True)):
-            if misfit == "stop":
-                break
-            waiting.discard(a)
-            continue
-        free = [f - d for d, f in zip(demands[a], free, strict=True)]
-        tasks[a] += 1
-        sequence.append(a)
-        if tasks[a] == caps[a]:
-            waiting.discard(a)
-    return Served(tasks, sequence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,11 +94,6 @@ def _divided(least: list[Fraction], most: list[Fraction]) -> list[Fraction]:
     return at(low)
 
 
-def progress(demand: Sequence[Fraction], given: Sequence[Fraction]) -> Fraction:
-    """The least ratio of allocation to demand over the links that a tenant needs; 0 without any."""
-    return min((a / d for a, d in zip(given, demand, strict=True) if d > 0), default=Fraction(0))
-
-
 def whole(shares: Sequence[Fraction], ceilings: Sequence[Fraction]) -> tuple[list[int], list[int]]:
     """Entitlements and ceilings in whole GPUs.
 

@@ -161,11 +161,6 @@ class AdditiveModel:
         total: Floats = np.sum(list(self.terms(features).values()), axis=0) + self.base
         return total
 
-    def importance(self, features: Mapping[str, Floats]) -> dict[str, float]:
-        """How much each function moves a prediction on average over rows, the most first."""
-        means = {name: float(np.abs(each).mean()) for name, each in self.terms(features).items()}
-        return dict(sorted(means.items(), key=lambda item: -item[1]))
-
     def state_dict(self) -> dict[str, Any]:
         """Everything, as plain values and arrays."""
         return {

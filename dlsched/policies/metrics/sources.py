@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from dlsched.core.context import RoundContext
 from dlsched.core.job_metrics import Metric, MetricBoard
+from dlsched.core.memory import by_row
 from dlsched.core.options import NoOptions
 from dlsched.core.stage import MetricsPart
 from dlsched.core.units import Units
@@ -36,9 +37,7 @@ class Iterations(MetricsPart[NoOptions]):
         Metric(key="iteration_time", merge="mean"),
     )
 
-    def __init__(self, options: NoOptions) -> None:
-        super().__init__(options)
-        self._reported: dict[int, float] = {}  # iterations reported so far, by row
+    _reported: dict[int, float] = by_row(float)  # iterations reported so far
 
     def report(self, running: Units, board: MetricBoard, ctx: RoundContext) -> None:
         """Report the iterations of each running job since its last report."""
@@ -52,12 +51,3 @@ class Iterations(MetricsPart[NoOptions]):
             for _ in range(ranks):
                 board.push(row, "iterations", fresh / ranks)
                 board.push(row, "iteration_time", float(work[k] / total[k]))
-
-    def state_dict(self) -> dict[str, object]:
-        """The iterations reported so far."""
-        return {"reported": dict(self._reported)}
-
-    def load_state_dict(self, state: object) -> None:
-        """Continue from a `state_dict`."""
-        assert isinstance(state, dict)
-        self._reported = dict(state["reported"])

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dlsched.core.allocation import Refused
-from dlsched.core.arrays import Rows
 from dlsched.core.cluster.occupancy import Placement, lowest_node
 from dlsched.core.gpu_request import FreeGpus, GpuRequest
+from dlsched.core.memory import kept
 from dlsched.core.options import NoOptions, option
 from dlsched.core.stage import PlacementPolicy
 
@@ -255,12 +255,20 @@ class RandomOptions:
     seed: int = option(0, "seed of the placement's own generator; by default the run's seed", low=0)
 
 
+def _generator(state: Any) -> np.random.Generator:
+    rng = np.random.default_rng(0)
+    rng.bit_generator.state = state
+    return rng
+
+
 class RandomNodes(PlacementPolicy[RandomOptions]):
     """Nodes drawn uniformly among those with a free GPU, one GPU at a time."""
 
     name = "random"
     summary = "nodes drawn at random, one GPU at a time; may span"
     spans = True
+
+    _rng: np.random.Generator = kept(None, _generator, store=lambda rng: rng.bit_generator.state)
 
     def __init__(self, options: RandomOptions) -> None:
         super().__init__(options)
@@ -280,14 +288,3 @@ class RandomNodes(PlacementPolicy[RandomOptions]):
             if not left[node]:
                 del left[node]
         return free.across(sorted(got.items()))
-
-    def state_dict(self) -> dict[str, Any]:
-        """The generator's state."""
-        return {"rng": self._rng.bit_generator.state}
-
-    def load_state_dict(self, state: Any) -> None:
-        """Continue the sequence of a `state_dict`."""
-        self._rng.bit_generator.state = state["rng"]
-
-    def renumber(self, old: Rows, finished_gone: int) -> None:
-        """There is no state by row."""

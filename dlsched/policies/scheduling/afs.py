@@ -20,13 +20,14 @@ job; a job's first grant is its fewest GPUs at once; no job grows beyond the kne
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from dlsched.core.arrays import Bools, Floats, Ints, Rows
+from dlsched.core.arrays import Bools, Floats, Ints
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import BadInput
+from dlsched.core.memory import kept
 from dlsched.core.options import option
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
@@ -190,10 +191,8 @@ class Afs(SchedulingPolicy[AfsOptions]):
     preemptive = True
     rests = False  # jobs grow when others leave
 
-    def __init__(self, options: AfsOptions) -> None:
-        super().__init__(options)
-        self._due = True  # something has changed since shares were last divided
-        self._version = 0  # of the fitted speeds at that time
+    _due: bool = kept(True)  # something has changed since shares were last divided
+    _version: int = kept(0)  # of the fitted speeds at that time
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """Divide if jobs came or went; between rounds only give idle GPUs."""
@@ -239,14 +238,3 @@ class Afs(SchedulingPolicy[AfsOptions]):
             most=most,
             known_length=self.options.length == "known",
         ).sizes
-
-    def state_dict(self) -> dict[str, Any]:
-        """Whether a division is due, and the version of the fitted speeds."""
-        return {"due": self._due, "version": self._version}
-
-    def load_state_dict(self, state: Any) -> None:
-        """Continue from a `state_dict`."""
-        self._due, self._version = bool(state["due"]), int(state["version"])
-
-    def renumber(self, old: Rows, finished_gone: int) -> None:
-        """There is no state by row."""

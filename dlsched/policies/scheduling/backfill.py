@@ -74,14 +74,23 @@ class Easy(SchedulingPolicy[NoOptions]):
 
     name = "easy"
     summary = "FIFO with backfill that never delays the head (EASY)"
+    at_limits = "tries"
     needs = frozenset({"predicted_work"})
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """Decide for each pool by itself, in order of submission."""
         queue = units[np.argsort(units.submit_time, kind="stable")]
-        for pool in np.unique(queue.pool).tolist():
+        for pool in pools_in_order(queue, walk):
             backfill(queue[queue.pool == pool], pool, ctx, walk, walk.place)
         walk.stable_until(first_overrun(ctx))
+
+
+def pools_in_order(queue: Units, walk: Walk) -> list[int]:
+    """The pools of a queue, best first; under limits, which hold over all, by their best rows."""
+    if walk.limits is not None:
+        return list(dict.fromkeys(queue.pool.tolist()))
+    pools: list[int] = np.unique(queue.pool).tolist()
+    return pools
 
 
 def backfill(queue: Units, pool: int, ctx: RoundContext, walk: Walk, start: Start) -> None:
@@ -94,6 +103,7 @@ def backfill(queue: Units, pool: int, ctx: RoundContext, walk: Walk, start: Star
         walk: of the decision.
         start: starts a head, or says why not.
     """
+    queue = queue[walk.within_limits(queue.rows)] if walk.limits is not None else queue
     gangs, rows = queue.gang.tolist(), queue.rows.tolist()
     duration = queue.predicted_work + ctx.restart_overhead
     least = queue.time_min + ctx.restart_overhead  # NaN: its limit stays

@@ -89,6 +89,7 @@ class Conservative(SchedulingPolicy[NoOptions]):
 
     name = "conservative"
     summary = "FIFO with backfill that delays no job (conservative)"
+    at_limits = "planned"
     needs = frozenset({"predicted_work"})
 
     def __init__(self, options: NoOptions) -> None:
@@ -108,14 +109,22 @@ class Conservative(SchedulingPolicy[NoOptions]):
         )
         queue = units[np.argsort(units.submit_time, kind="stable")]
         running = ctx.running
-        if self._is_off(queue, running, ctx):
+        if self._is_off(queue, running, ctx) or self._is_passed(queue, walk):
             self._plan_anew(running, ctx)
             self._book(queue, queue.remaining_work, ctx, walk)
         else:
             new = queue[np.isnan(self._end[queue.rows])]
             self._book(new, new.predicted_work, ctx, walk)
-        start = self._start[queue.rows]
-        all_started = self._start_due(queue, start, ctx, walk)
+        mark = walk.mark()
+        while True:
+            start = self._start[queue.rows]
+            all_started, over = self._start_due(queue, start, ctx, walk)
+            if not over:
+                break
+            walk.rollback(mark)  # what they had reserved is for others
+            queue = queue[~ctx.table.marks(over)[queue.rows]]
+            self._plan_anew(running, ctx)
+            self._book(queue, queue.remaining_work, ctx, walk)
         later = start[start > ctx.now]
         walk.wake_at(float(later.min(initial=np.inf)))
         if all_started and (len(later) or len(self._planned)):
@@ -139,6 +148,16 @@ class Conservative(SchedulingPolicy[NoOptions]):
         longer = ~(self._end[running.rows] > ctx.now)
         return bool(longer.any() or (self._start[queue.rows] < ctx.now).any())
 
+    def _is_passed(self, queue: Units, walk: Walk) -> bool:
+        """Whether the plan has jobs that came after one for which its ceiling has room only now."""
+        if walk.tenancy is None:
+            return False
+        unplanned = np.isnan(self._end[queue.rows])
+        last_planned = int(np.flatnonzero(~unplanned).max(initial=0))
+        passed = queue[:last_planned][unplanned[:last_planned]]
+        asked = zip(passed.rows.tolist(), passed.gang.tolist(), strict=True)
+        return any(walk.tenancy.over_ceiling(row, gang) is None for row, gang in asked)
+
     def _plan_anew(self, running: Units, ctx: RoundContext) -> None:
         """A plan of what runs."""
         self._plans.clear()
@@ -159,36 +178,59 @@ class Conservative(SchedulingPolicy[NoOptions]):
         return self._plans[pool]
 
     def _book(self, units: Units, durations: Floats, ctx: RoundContext, walk: Walk) -> None:
-        """Reserve in this order; a job that waits for its quota gets no reservation yet."""
+        """Reserve in this order; a job over its tenant's ceiling gets no reservation yet.
+
+        Those that start now count for the ceiling at once. A job that is planned for now and then
+        refused costs a new plan, and each plan would bring forward further jobs of its tenant.
+        """
         for plan in self._plans.values():
             plan.forget_before(ctx.now)
-        if walk.tenancy is not None:
-            asked = zip(units.rows.tolist(), units.gang.tolist(), strict=True)
-            within = [walk.tenancy.over_ceiling(row, gang) is None for row, gang in asked]
-            units, durations = units[within], durations[within]
         lengths = np.maximum(durations, 0.0) + ctx.restart_overhead
         plans = {pool: self._plan_of(pool, ctx) for pool in np.unique(units.pool).tolist()}
-        starts = [
-            plans[pool].reserve(gang, length, ctx.now)
-            for pool, gang, length in zip(
-                units.pool.tolist(), units.gang.tolist(), lengths.tolist(), strict=True
-            )
-        ]
-        self._start[units.rows] = starts
-        self._end[units.rows] = self._start[units.rows] + lengths
-        self._planned = np.concatenate([self._planned, units.rows])
+        tenancy = walk.tenancy
+        starts, booked = np.zeros(len(units)), np.ones(len(units), np.bool_)
+        due: list[tuple[int, int]] = []
+        columns = (units.rows, units.gang, units.pool, lengths)
+        asked = zip(*(column.tolist() for column in columns), strict=True)
+        for at, (row, gang, pool, length) in enumerate(asked):
+            over = None if tenancy is None else tenancy.over_ceiling(row, gang)
+            if over is not None:
+                walk.refuse(row, over)
+                booked[at] = False
+                continue
+            starts[at] = plans[pool].reserve(gang, length, ctx.now)
+            if tenancy is not None and starts[at] <= ctx.now:
+                tenancy.count(row, gang)
+                due.append((row, gang))
+        if tenancy is not None:
+            for row, gang in due:
+                tenancy.count(row, -gang)
+        rows = units.rows[booked]
+        self._start[rows] = starts[booked]
+        self._end[rows] = starts[booked] + lengths[booked]
+        self._planned = np.concatenate([self._planned, rows])
 
-    def _start_due(self, queue: Units, start: Floats, ctx: RoundContext, walk: Walk) -> bool:
-        """Start the jobs that are due; returns whether all of them found their GPUs."""
-        all_started = True
-        for row, planned in zip(queue.rows.tolist(), start.tolist(), strict=True):
-            if planned > ctx.now:
-                text = f"planned to start at {clock_text(planned)}"
+    def _start_due(
+        self, queue: Units, start: Floats, ctx: RoundContext, walk: Walk
+    ) -> tuple[bool, list[int]]:
+        """Start the jobs that are due.
+
+        Returns:
+            whether all of them found their GPUs, and the rows that a quota refused after all.
+        """
+        all_started, over = True, []
+        planned = ~np.isnan(start)  # the others have their refusal
+        due = zip(queue.rows[planned].tolist(), start[planned].tolist(), strict=True)
+        for row, moment in due:
+            if moment > ctx.now:
+                text = f"planned to start at {clock_text(moment)}"
                 walk.refuse(row, Refused("Resources", text))
             elif isinstance(placed := walk.place(row), Refused):
                 walk.refuse(row, placed)
                 all_started = False
-        return all_started
+                if placed.reason == "Quota":
+                    over.append(row)
+        return all_started, over
 
     def renumber(self, old: Rows, finished_gone: int) -> None:
         """Follow a table that was packed; a row that is gone counts as ended early."""

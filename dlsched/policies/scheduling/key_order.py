@@ -39,6 +39,7 @@ class KeyOrder(SchedulingPolicy[K]):
     """Jobs by priority class, then by their key, smallest first; ties in order of admission."""
 
     preemptive = True
+    at_limits = "tries"
 
     def __init__(self, options: K) -> None:
         super().__init__(options)

@@ -12,14 +12,15 @@ Inputs: attained service in GPU-seconds (or seconds), limits in the same unit.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dlsched.core.allocation import Ranking, Rebuild
-from dlsched.core.arrays import Bools, Floats, Ints, Rows, carried
+from dlsched.core.arrays import Bools, Floats, Ints, Rows
 from dlsched.core.context import RoundContext
+from dlsched.core.memory import Remembering, kept, memory
 from dlsched.core.options import option
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
@@ -46,7 +47,7 @@ class MultiQueueOptions:
     rebuild: Rebuild = option("sticky", "sticky: running jobs keep their GPUs; full: none does")
 
 
-class FeedbackQueues:
+class FeedbackQueues(Remembering):
     """The queue of each row, and its place there.
 
     Attributes:
@@ -54,26 +55,20 @@ class FeedbackQueues:
         place: by row, ascending within a queue.
     """
 
+    queue: NDArray[np.int8] = memory(-1, np.int8)
+    place: Ints = memory(0)
+    _tail: int = kept(0)
+
     def __init__(self, queues: int) -> None:
         self.last = queues - 1
-        self.queue: NDArray[np.int8] = np.zeros(0, np.int8)
-        self.place: Ints = np.zeros(0, np.int64)
-        self._tail = 0
 
     def join(self, units: Units) -> Rows:
         """Put rows not seen before at the tail of the first queue; returns their positions."""
-        self.reserve(len(units.table))
+        self.reach(len(units.table))
         new = np.flatnonzero(self.queue[units.rows] < 0)
         if new.size:
             self.move(units.rows[new], np.zeros(len(new), np.int8))
         return new
-
-    def reserve(self, count: int) -> None:
-        """Make room for so many rows."""
-        more = count - len(self.queue)
-        if more > 0:
-            self.queue = np.concatenate([self.queue, np.full(more, -1, np.int8)])
-            self.place = np.concatenate([self.place, np.zeros(more, np.int64)])
 
     def append(self, row: int, queue: int) -> None:
         """Put a row at the tail of a queue."""
@@ -98,27 +93,13 @@ class FeedbackQueues:
         self.place[rows] = self._tail + np.arange(len(rows))
         self._tail += len(rows)
 
-    def renumber(self, old: Rows) -> None:
-        """Follow a table that was packed."""
-        self.queue = carried(self.queue, old, -1)
-        self.place = carried(self.place, old, 0)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Queues and places."""
-        return {"queue": self.queue.copy(), "place": self.place.copy(), "tail": self._tail}
-
-    def load_state_dict(self, state: Any) -> None:
-        """Continue from a `state_dict`."""
-        self.queue = np.array(state["queue"], np.int8)
-        self.place = np.array(state["place"], np.int64)
-        self._tail = int(state["tail"])
-
 
 class MultiQueue(SchedulingPolicy[MultiQueueOptions]):
     """Feedback queues with limits, first come first served inside a queue."""
 
     name = "multi-queue"
     summary = "multi-level feedback queues on attained service, FIFO inside a queue"
+    at_limits = "tries"
     preemptive = True
     rests = False  # a running job is demoted even if no job waits
 

@@ -35,7 +35,7 @@ from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.sharing.fair_shares import fair_shares
 from dlsched.core.units import Units
 from dlsched.core.walk.walk import Walk
-from dlsched.policies.scheduling.backfill import backfill
+from dlsched.policies.scheduling.backfill import backfill, pools_in_order
 
 DAY_S = 86400.0
 
@@ -70,6 +70,7 @@ class Multifactor(SchedulingPolicy[MultifactorOptions]):
     name = "multifactor"
     summary = "age, fair share, size, class and nice in one sum (Slurm's priority/multifactor)"
     preemptive = True
+    at_limits = "tries"
     weighs_usage = True
 
     def half_life_s(self, cluster: Cluster) -> float:
@@ -88,10 +89,10 @@ class Multifactor(SchedulingPolicy[MultifactorOptions]):
         walk.ranked(queue.rows, {name: values[order] for name, values in terms.items()})
         start = partial(_start, walk, _Rights(everything, total, ctx))
         if self.options.behind == "backfill":
-            for pool in np.unique(queue.pool).tolist():
+            for pool in pools_in_order(queue, walk):
                 backfill(queue[queue.pool == pool], pool, ctx, walk, start)
             return
-        for row in queue.rows.tolist():
+        for row in queue.rows[walk.within_limits(queue.rows)].tolist():
             placed = start(row)
             if isinstance(placed, Refused):
                 walk.refuse(row, placed)

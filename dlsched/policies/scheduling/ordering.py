@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
-from dlsched.core.arrays import Bools, Floats, Rows, carried
+from dlsched.core.arrays import Bools, Floats, Rows
+from dlsched.core.memory import Remembering, in_array, kept, rows
 from dlsched.core.units import Units
 
 
@@ -48,14 +48,15 @@ def next_crossing(key: Floats, growth: Floats, running: Bools, now: float) -> fl
     return now + float(wait.min())
 
 
-class PersistentOrder:
+class PersistentOrder(Remembering):
     """A list that is sorted repeatedly: equal keys keep the order of the previous time.
 
     New rows enter at the end. This is how Tiresias' simulator breaks ties.
     """
 
+    _rows: Rows = rows(in_array, key="order")
+
     def __init__(self) -> None:
-        self._rows: Rows = np.zeros(0, np.int64)  # in order
         self._rank: Rows = np.zeros(0, np.int64)  # by row; -1 where it has none
 
     def sort(self, units: Units, *keys: Floats, remember: bool = True) -> Rows:
@@ -92,32 +93,29 @@ class PersistentOrder:
             more = np.full(max(count, 2 * len(self._rank)) - len(self._rank), -1)
             self._rank = np.concatenate([self._rank, more])
 
-    def renumber(self, old: Rows) -> None:
-        """Follow a table that was packed; rows that are gone leave no gap."""
-        places = carried(self._rank, old, -1)
-        known = np.flatnonzero(places >= 0)
-        self._rows, self._rank = np.zeros(0, np.int64), np.full(len(old), -1)
-        self._remember(known[np.argsort(places[known])])
-
-    def state_dict(self) -> dict[str, Any]:
-        """The order as rows."""
-        return {"order": self._rows.tolist()}
-
-    def load_state_dict(self, state: Any) -> None:
-        """Restore an order."""
-        self._remember(np.array(state["order"], np.int64))
+    def recall(self) -> None:
+        """Ranks follow from the order; rows that are gone leave no gap."""
+        self._rank = np.zeros(0, np.int64)
+        self._remember(self._rows)
 
 
-class TwoLists:
+class TwoLists(Remembering):
     """A queue and a list of running rows, to which rows are appended when they start or stop.
 
     Equal keys keep the order of these lists, one list after the other, as in the simulators of
     Helios and Lucid.
     """
 
-    def __init__(self) -> None:
-        self._place: dict[int, int] = {}
-        self._next = 0
+    _place: dict[int, int] = kept(
+        dict,
+        lambda lists: {row: place for place, row in enumerate(lists)},
+        store=lambda place: sorted(place, key=place.__getitem__),
+        follow=lambda place, packed: {
+            row: place[before] for before, row in packed.place.items() if before in place
+        },
+        key="lists",
+    )
+    _next: int = 0
 
     def order(self, units: Units, *, running_first: bool) -> Rows:
         """Positions list by list; rows not seen before enter the queue in the order given."""
@@ -138,16 +136,6 @@ class TwoLists:
         self._place[row] = self._next
         self._next += 1
 
-    def renumber(self, old: Rows) -> None:
-        """Follow a table that was packed."""
-        known = ((row, self._place.get(before)) for row, before in enumerate(old.tolist()))
-        self._place = {row: place for row, place in known if place is not None}
-
-    def state_dict(self) -> dict[str, Any]:
-        """The rows in the order in which they were appended."""
-        return {"lists": sorted(self._place, key=self._place.__getitem__)}
-
-    def load_state_dict(self, state: Any) -> None:
-        """Restore the lists."""
-        self._place = {row: place for place, row in enumerate(state["lists"])}
-        self._next = len(self._place)
+    def recall(self) -> None:
+        """The next place is behind all others."""
+        self._next = 1 + max(self._place.values(), default=-1)

@@ -8,13 +8,14 @@ by default it goes to the front, as in Blox (EuroSys 2024).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from dlsched.core.allocation import Misfit
-from dlsched.core.arrays import Floats, Rows, renumbered
+from dlsched.core.arrays import Floats
 from dlsched.core.context import RoundContext
+from dlsched.core.memory import Remembering, rows
 from dlsched.core.options import option
 from dlsched.core.units import Units
 
@@ -34,7 +35,7 @@ class ClassOptions:
     unset_priority: float = option(0.0, "priority of a job that gives none")
 
 
-class PriorityClasses:
+class PriorityClasses(Remembering):
     """Priority classes of units, and the rows that the guard has lifted.
 
     Attributes:
@@ -42,9 +43,10 @@ class PriorityClasses:
         lifted: rows lifted so far.
     """
 
+    lifted: set[int] = rows(set)
+
     def __init__(self, options: ClassOptions) -> None:
         self.options = options
-        self.lifted: set[int] = set()
 
     def fills(self, misfit: Misfit) -> Literal["skip", "stop"] | None:
         """See `SchedulingPolicy.fills`; the guard remembers the rows that it lifts."""
@@ -74,15 +76,3 @@ class PriorityClasses:
         waited = units.waited_s - np.where(units.starts > 0, ctx.round_length, 0.0)
         starved = ~units.running & (waited >= self.options.guard_s)
         self.lifted.update(units.rows[starved].tolist())
-
-    def renumber(self, old: Rows) -> None:
-        """Follow a table that was packed."""
-        self.lifted = renumbered(self.lifted, old)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The rows lifted."""
-        return {"lifted": sorted(self.lifted)}
-
-    def load_state_dict(self, state: Any) -> None:
-        """Restore the rows lifted."""
-        self.lifted = set(state["lifted"])

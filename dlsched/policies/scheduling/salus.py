@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from dlsched.core.allocation import Refused
 from dlsched.core.arrays import Floats, Rows
@@ -21,18 +21,19 @@ from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.context import RoundContext
 from dlsched.core.options import option
 from dlsched.core.scheduling import SchedulingPolicy
+from dlsched.core.sums import ordered_sum
 from dlsched.core.units import Units
 from dlsched.core.walk.co_location import may_join
 from dlsched.core.walk.walk import Walk
 from dlsched.policies.node.salus.lane_table import (
     MIB_OF_GIB,
-    Form,
     LaneTable,
     TakesTurns,
     TurnRules,
     memories,
     takes_turns,
 )
+from dlsched.policies.node.salus.lanes import AnyLanes, Lanes
 from dlsched.policies.node.salus.turns import Order
 from dlsched.policies.scheduling.ordering import order_by
 
@@ -48,23 +49,28 @@ class SalusOptions:
     conserves_work: bool = option(
         False, "`fifo` and `srtf` go on with the next job when the first wants no iteration"
     )
-    lanes: Form = option("paper", "which job gets into which lane: as the paper or its code has it")
     reserved_mib: float = option(300.0, "MiB of each GPU that no job gets", low=0)
     free_first: bool = option(False, "a job gets GPUs of its own while there are any")
 
 
 class Salus(SchedulingPolicy[SalusOptions], TakesTurns):
-    """Lanes on the GPU that is left the least, and turns within each lane."""
+    """Lanes on the GPU that is left the least, and turns within each lane.
 
+    Attributes:
+        lanes: their rules say which job gets into which lane.
+    """
+
+    lanes: ClassVar[type[AnyLanes]] = Lanes
     name = "salus"
     summary = "jobs take turns by iteration, in lanes of each GPU's memory"
+    at_limits = "tries"
 
     def __init__(self, options: SalusOptions) -> None:
         super().__init__(options)
         self.turns = TurnRules(
             order=options.turns,
             conserves_work=options.conserves_work,
-            lanes=options.lanes,
+            lanes=self.lanes,
             reserved_mib=options.reserved_mib,
         )
         self._lanes = LaneTable(self.turns)
@@ -133,5 +139,5 @@ class Salus(SchedulingPolicy[SalusOptions], TakesTurns):
                 occupancy.type_of.item(node) for node, free in enumerate(occupancy.free) if free
             }
         ]
-        left = [size - sum(lanes.need(*need, size)) for size in sizes]
+        left = [size - ordered_sum(lanes.need(*need, size)) for size in sizes]
         return min((each for each in left if each >= 0), default=math.inf)

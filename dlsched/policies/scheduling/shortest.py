@@ -11,14 +11,14 @@ The preemptive ones are those of Tiresias' simulator (NSDI 2019):
 The preemptive ones start from an empty cluster: they take jobs that fit in order and skip the
 others. Equal keys keep the order of the previous decision (`ties=persistent`) or of admission
 (`ties=submit`, Blox). Durations are predictions in seconds (`--estimate`); a job that has outrun
-its prediction has 0 left.
+its prediction has 0 left, or is charged for that (`overdue`).
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,8 @@ from dlsched.core.units import Units, UnitTable
 from dlsched.core.walk.walk import Walk
 from dlsched.policies.scheduling.key_order import KeyOptions, KeyOrder
 from dlsched.policies.scheduling.ordering import PersistentOrder, TwoLists, order_by
+
+LAST_S = 1e12  # what a job has left that goes behind all others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,12 +126,27 @@ class ShortestOptions(KeyOptions):
     )
 
 
-class Shortest(KeyOrder[ShortestOptions]):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemainingOptions(ShortestOptions):
+    """The preemptive orders by what is predicted to be left."""
+
+    overdue: Literal["trusted", "charged", "last"] = option(
+        "trusted",
+        "a job that has had GPUs for longer than it was predicted to need: has 0 left and stays "
+        "first (trusted), has as much left as it is over (charged), or goes behind all that are "
+        "not (last)",
+    )
+
+
+R = TypeVar("R", bound=ShortestOptions)
+
+
+class Shortest(KeyOrder[R]):
     """The common part of the preemptive orders."""
 
     needs = frozenset({"predicted_work"})
 
-    def __init__(self, options: ShortestOptions) -> None:
+    def __init__(self, options: R) -> None:
         super().__init__(options)
         if options.charge_restart:
             self.fills = None
@@ -153,12 +170,6 @@ class Shortest(KeyOrder[ShortestOptions]):
         place = self._previous.place(row) if self.options.ties == "persistent" else 0.0
         return self.waiting_key(row, table), place
 
-    def _remaining(self, units: Units, ctx: RoundContext) -> Floats:
-        remaining = units.remaining_work
-        if self.options.charge_restart:
-            remaining = remaining + np.where(units.running, 0.0, ctx.restart_overhead)
-        return remaining
-
     def _order(self, units: Units, priority: Floats | None, key: Floats, ctx: RoundContext) -> Rows:
         if self.options.ties == "lists" and priority is None:
             base = self._lists.order(units, running_first=False)
@@ -168,12 +179,41 @@ class Shortest(KeyOrder[ShortestOptions]):
         return super()._order(units, priority, key, ctx)
 
 
-def _left(row: int, table: UnitTable) -> float:
-    """Predicted seconds of work that a waiting row has left."""
-    return max(table.predicted_work.item(row) - table.executed.item(row), 0.0)
+class ByRemaining(Shortest[RemainingOptions]):
+    """The orders by predicted time left."""
+
+    def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
+        """As the others; a job that passes its prediction changes its place at that moment."""
+        super().allocate(units, ctx, walk)
+        if self.options.overdue != "trusted" and len(units):
+            left = (units.predicted_work - units.held_s)[walk.runs(units)]
+            walk.wake_at(ctx.now + float(left[left > 0].min(initial=np.inf)))
+            walk.stable_until(-np.inf)
+
+    def _remaining(self, units: Units, ctx: RoundContext) -> tuple[Floats, Floats]:
+        """Predicted seconds left of each unit, and their growth per second while it runs."""
+        left = units.remaining_work
+        if self.options.charge_restart:
+            left = left + np.where(units.running, 0.0, ctx.restart_overhead)
+        growth = np.full(len(units), -1.0)
+        if self.options.overdue != "trusted":
+            over = units.held_s - units.predicted_work
+            left = np.where(over > 0, self._of_overdue(over), left)
+            growth[over > 0] = 1.0
+        return left, growth
+
+    def _left(self, row: int, table: UnitTable) -> float:
+        """The same of one row that waits."""
+        over = table.held_s.item(row) - table.predicted_work.item(row)
+        if self.options.overdue != "trusted" and over > 0:
+            return float(self._of_overdue(np.float64(over)))
+        return max(table.predicted_work.item(row) - table.executed.item(row), 0.0)
+
+    def _of_overdue(self, over: Floats | np.float64) -> Floats | np.float64:
+        return over + (LAST_S if self.options.overdue == "last" else 0.0)
 
 
-class Srtf(Shortest):
+class Srtf(ByRemaining):
     """Least remaining time first."""
 
     name = "srtf"
@@ -181,14 +221,14 @@ class Srtf(Shortest):
 
     def key(self, units: Units, ctx: RoundContext) -> tuple[Floats, Floats]:
         """Remaining seconds, which shrink as the job runs."""
-        return self._remaining(units, ctx), np.full(len(units), -1.0)
+        return self._remaining(units, ctx)
 
     def waiting_key(self, row: int, table: UnitTable) -> float:
         """Remaining seconds."""
-        return _left(row, table)
+        return self._left(row, table)
 
 
-class Srsf(Shortest):
+class Srsf(ByRemaining):
     """Least remaining service (time × GPUs) first."""
 
     name = "srsf"
@@ -197,14 +237,15 @@ class Srsf(Shortest):
 
     def key(self, units: Units, ctx: RoundContext) -> tuple[Floats, Floats]:
         """Remaining GPU-seconds."""
-        return self._remaining(units, ctx) * units.gang, -units.gang.astype(np.float64)
+        left, growth = self._remaining(units, ctx)
+        return left * units.gang, growth * units.gang
 
     def waiting_key(self, row: int, table: UnitTable) -> float:
         """Remaining GPU-seconds."""
-        return _left(row, table) * table.gang.item(row)
+        return self._left(row, table) * table.gang.item(row)
 
 
-class SjfGpu(Shortest):
+class SjfGpu(Shortest[ShortestOptions]):
     """Fewest GPUs first."""
 
     name = "sjf-gpu"

@@ -7,21 +7,20 @@ W passes the limits (`dlas-gpu`; `dlas` counts seconds only); with a sample of p
 are sorted by Gittins index (`gittins`). A job that has waited `knob` times as long as it executed
 is promoted to the first queue, and its service counts from 0 again; knob 0 never promotes.
 
-`clock` chooses the seconds that count, `equals` the order within a queue. `jump` chooses when a
-demotion is noticed: `exact` when the limit is reached, `artifact` at the time that the artifact's
-formula gives (wrong for resumed jobs). `index` chooses between paper and artifact, see `gittins`.
+`clock` chooses the seconds that count, `equals` the order within a queue.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from dlsched.core.allocation import Ranking, Rebuild
-from dlsched.core.arrays import Bools, Floats, Ints, Rows, carried
+from dlsched.core.arrays import Bools, Floats, Ints, Rows
 from dlsched.core.context import RoundContext
+from dlsched.core.memory import finished_seen, kept, memory
 from dlsched.core.options import option
 from dlsched.core.scheduling import QuietRounds, SchedulingPolicy
 from dlsched.core.units import Units, UnitTable
@@ -52,14 +51,6 @@ class TiresiasOptions:
     knob: float = option(
         0.0, "promote after waiting this many times the executed time; 0 never does", low=0.0
     )
-    jump: Literal["exact", "artifact", "whole"] = option(
-        "exact",
-        "when a demotion is noticed: at once, as in the artifact, or (whole) once the job has "
-        "executed whole seconds, as in Muri's simulator",
-    )
-    index: Literal["theory", "artifact"] = option(
-        "theory", "the Gittins index as in the paper or as in the artifact"
-    )
     sample: tuple[float, ...] = option(
         (),
         "GPU-seconds of past jobs (a file, one number a line); empty: those finished in this run",
@@ -87,12 +78,26 @@ class Falling(NamedTuple):
 
 
 class Tiresias(SchedulingPolicy[TiresiasOptions]):
-    """Clocks, demotion and promotion, order, and the next jump, in this order."""
+    """Clocks, demotion and promotion, order, and the next jump, in this order.
+
+    Attributes:
+        close_s: a limit counts as reached when service is this close to it, in its unit.
+    """
+
+    close_s = REACHED_S
 
     name = "tiresias"
     summary = "discretized 2D-LAS (dlas-gpu, dlas) and 2D-Gittins, with promotion"
+    at_limits = "tries"
     preemptive = True
     rests = False  # queues and waiting times change even if no job waits
+
+    _at_promotion: Floats = memory(0.0)  # seconds executed before the last promotion
+    _wait: Floats = memory(0.0)  # seconds waited, once executed, since the last promotion
+    _promotions: Ints = memory(0)
+    _last: float = kept(0.0)  # time of the last decision
+    _learnt_from: int = finished_seen()
+    _work: Floats | None = kept(None, key="learnt")  # GPU-seconds of jobs that finished
 
     def __init__(self, options: TiresiasOptions) -> None:
         super().__init__(options)
@@ -100,17 +105,12 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         self._lists = TwoLists()
         self.memories = (self._queues, self._lists)
         self._limits: Floats = np.array([*options.limits, np.inf])
-        self._at_promotion: Floats = np.zeros(0)  # seconds executed before the last promotion
-        self._wait: Floats = np.zeros(0)  # seconds waited, once executed, since the last promotion
-        self._promotions: Ints = np.zeros(0, np.int64)
-        self._last = 0.0  # time of the last decision
         self._took_over = False
         self._reads_all_clocks = options.knob > 0 or options.variant == "gittins"
         self.fills = "skip"
         self._gittins: GittinsIndex | None = None
-        self._learnt_from = 0
         if options.sample:
-            self._gittins = GittinsIndex(options.sample, options.delta, options.index)
+            self._gittins = self._index_of(np.asarray(options.sample, np.float64))
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """Advance clocks, demote and promote, walk the queues, find the next jump.
@@ -156,11 +156,12 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
     def quiet_rounds(self, ctx: RoundContext, admitted: Ints) -> QuietRounds | None:
         """Demotions, where the time of each can be told while its row runs."""
         options = self.options
-        if self._reads_all_clocks or options.jump != "exact" or options.rebuild != "sticky":
+        if self._reads_all_clocks or options.rebuild != "sticky":
             return None
         if options.equals == "submit":
             return None
-        self._reserve(len(ctx.table))
+        self.reach(len(ctx.table))
+        self._queues.reach(len(ctx.table))
         rows = np.fromiter(ctx.occupancy.held, np.int64, len(ctx.occupancy.held))
         if (self._queues.queue[rows] < 0).any():
             return None  # another policy has started it
@@ -190,18 +191,9 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         self._took_over = self._took_over or ctx.mode == "full"
         if not len(units):
             return
-        self._reserve(len(units.table))
+        self.reach(len(units.table))
         for position in self._queues.join(units).tolist():
             walk.output("promotions", int(units.rows[position]), 0.0)
-
-    def _reserve(self, count: int) -> None:
-        """Make room for so many rows."""
-        more = count - len(self._wait)
-        if more > 0:
-            self._at_promotion = np.concatenate([self._at_promotion, np.zeros(more)])
-            self._wait = np.concatenate([self._wait, np.zeros(more)])
-            self._promotions = np.concatenate([self._promotions, np.zeros(more, np.int64)])
-        self._queues.reserve(count)
 
     # -- step 3: clocks, demotion, promotion ------------------------------------------------------
 
@@ -236,8 +228,7 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         self, units: Units, executed: Floats | None, falling: Falling, walk: Walk
     ) -> Floats | None:
         """Move rows to the tails of their new queues, in order of arrival, one step a decision."""
-        slack = 0.0 if self.options.jump == "artifact" else REACHED_S
-        falls = self._service(falling) >= self._limit(falling) - slack
+        falls = self._service(falling) >= self._limit(falling) - self.close_s
         if executed is None or self.options.knob <= 0:
             rows = falling.rows[falls]
             if rows.size:
@@ -245,7 +236,9 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
             return executed
         queue = self._queues.queue[units.rows]
         may = ~units.running & (queue > 0) & (executed > 0)
-        rises = may & (self._wait[units.rows] >= self._promotion_wait(executed) - slack)
+        rises = may & (
+            self._wait[units.rows] >= self._noticed(executed * self.options.knob) - self.close_s
+        )
         moved = rises.copy()
         moved[falling.positions[falls]] = True
         if not moved.any():
@@ -259,10 +252,9 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         self._wait[risen] = 0.0
         return np.where(rises, 0.0, executed)
 
-    def _promotion_wait(self, executed: Floats) -> Floats:
-        """Seconds for which a row must have waited to be promoted."""
-        due = executed * self.options.knob
-        return np.floor(due) if self.options.jump == "artifact" else due
+    def _noticed(self, due: Floats) -> Floats:
+        """The seconds after which it is noticed that a row has waited so long."""
+        return due
 
     # -- step 4: order ----------------------------------------------------------------------------
 
@@ -288,9 +280,18 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         ):
             table, rows = ctx.table, np.array(ctx.finished, np.int64)
             needed = table.executed[rows] * table.gang[rows] * table.parts(rows)
-            self._gittins = GittinsIndex(needed, self.options.delta, self.options.index)
-            self._learnt_from = count
+            self._work, self._learnt_from = needed, count
+            self.recall()
+            assert self._gittins is not None
         return self._gittins
+
+    def recall(self) -> None:
+        """The index follows from the jobs that it was learned from, unless a sample was given."""
+        if self._work is not None and not self.options.sample:
+            self._gittins = self._index_of(self._work)
+
+    def _index_of(self, sample: Floats) -> GittinsIndex:
+        return GittinsIndex(sample, self.options.delta)
 
     # -- step 7: next jump ------------------------------------------------------------------------
 
@@ -309,7 +310,7 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         if executed is not None and self.options.knob > 0:
             queue = self._queues.queue[units.rows]
             due = executed * self.options.knob - self._wait[units.rows]
-            due = np.floor(due) if self.options.jump == "artifact" else due
+            due = self._noticed(due)
             rising = due[~running & (queue > 0) & (executed > 0) & (due > 0)]
             if rising.size:
                 waits.append(float(rising.min()))
@@ -319,39 +320,4 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         limit = self._limit(some)
         if self.options.variant == "dlas":
             return limit - some.executed
-        if self.options.jump == "artifact":
-            return np.asarray(np.floor((limit - some.executed) / some.gpus))
-        if self.options.jump == "whole":
-            return np.asarray(np.ceil(limit / some.gpus) - some.executed)
         return np.asarray((limit - some.executed * some.gpus) / some.gpus)
-
-    # -- state ------------------------------------------------------------------------------------
-
-    def state_dict(self) -> dict[str, Any]:
-        """Queues, waits and promotions."""
-        return super().state_dict() | {
-            "at_promotion": self._at_promotion.copy(),
-            "wait": self._wait.copy(),
-            "promotions": self._promotions.copy(),
-            "last": self._last,
-            "learnt_from": self._learnt_from,
-            "learnt": None if self._gittins is None else self._gittins.sample.copy(),
-        }
-
-    def load_state_dict(self, state: Any) -> None:
-        """Continue from a `state_dict`."""
-        super().load_state_dict(state)
-        self._at_promotion = np.array(state["at_promotion"], np.float64)
-        self._wait = np.array(state["wait"], np.float64)
-        self._promotions = np.array(state["promotions"], np.int64)
-        self._last, self._learnt_from = float(state["last"]), int(state["learnt_from"])
-        if state["learnt"] is not None and not self.options.sample:
-            self._gittins = GittinsIndex(state["learnt"], self.options.delta, self.options.index)
-
-    def renumber(self, old: Rows, finished_gone: int) -> None:
-        """Follow a table that was packed."""
-        super().renumber(old, finished_gone)
-        self._at_promotion = carried(self._at_promotion, old, 0.0)
-        self._wait = carried(self._wait, old, 0.0)
-        self._promotions = carried(self._promotions, old, 0)
-        self._learnt_from = max(self._learnt_from - finished_gone, 0)

@@ -1,27 +1,19 @@
-"""The part of requests that n replicas answer in time, by several models.
+"""The part of requests that n replicas answer in time, from one queue for all of them.
 
 Requests come at random (Poisson) at a rate λ; a replica serves one at a time, S seconds each; a is
 λ·E[S], the replicas that are busy on average.
 
-    mgn          one queue for n replicas, approximate; exact for exponential S
-    mmn          as mgn, for exponential S of the same mean
-    partitioned  each replica has its own queue and gets λ/n
-    rd           a random replica, and another one after `retry_delay` while it is busy; replicas
-                 are busy independently, which is too hopeful where retries are fast
+It is exact for exponential S and approximate for others.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TypeAlias
 
-from dlsched.core.errors import BadInput, not_known
-from dlsched.policies.services.service_times import Exponential, ServiceTime
+from dlsched.policies.services.service_times import ServiceTime
 
 ResponseModel: TypeAlias = Callable[[int, float, ServiceTime, float], float]  # n, λ, S, T
-
-NEGLIGIBLE = 1e-16  # part of the requests that need so many retries: not followed further
 
 
 def waits(replicas: int, busy: float) -> float:
@@ -33,7 +25,7 @@ def waits(replicas: int, busy: float) -> float:
 
 
 def one_queue(replicas: int, rate: float, service: ServiceTime, within_s: float) -> float:
-    """Prob(response ≤ within_s) of one first-come-first-served queue (`mgn`).
+    """Prob(response ≤ within_s) of one first-come-first-served queue.
 
     The wait of a request that waits counts as exponential with the rate
     2·(n/E[S] − λ)/(1 + Var S/E[S]²).
@@ -46,56 +38,3 @@ def one_queue(replicas: int, rate: float, service: ServiceTime, within_s: float)
         return 0.0
     late = waits(replicas, busy) * service.decayed(within_s, theta)
     return min(max(service.done_by(within_s) - late, 0.0), 1.0)
-
-
-def one_queue_exponential(
-    replicas: int, rate: float, service: ServiceTime, within_s: float
-) -> float:
-    """Prob(response ≤ within_s) of M/M/n with the same mean service time (`mmn`)."""
-    return one_queue(replicas, rate, Exponential(average=service.mean), within_s)
-
-
-def queue_each(replicas: int, rate: float, service: ServiceTime, within_s: float) -> float:
-    """Prob(response ≤ within_s) where each replica has a queue of its own (`partitioned`)."""
-    return one_queue(1, rate / replicas, service, within_s)
-
-
-def random_dispatch(retry_delay_s: float) -> ResponseModel:
-    """Prob(response ≤ within_s) of tries at random, each extra one `retry_delay_s` later (`rd`)."""
-
-    def model(replicas: int, rate: float, service: ServiceTime, within_s: float) -> float:
-        load = rate * service.mean / replicas
-        if load >= 1:
-            return 0.0
-        found, tries = 0.0, 0
-        while tries * retry_delay_s <= within_s and load**tries >= NEGLIGIBLE:
-            done = service.done_by(within_s - tries * retry_delay_s)
-            found += (1.0 - load) * load**tries * done
-            if load == 0:
-                break
-            tries += 1
-        return found
-
-    return model
-
-
-def response_model(name: str, retry_delay_s: float = math.nan) -> ResponseModel:
-    """A model by its name; `retry_delay_s` is of `rd` alone.
-
-    Raises:
-        BadInput: the name is not known, or `rd` has no delay.
-    """
-    if name == "rd":
-        if not retry_delay_s > 0:
-            raise BadInput("model rd needs retry_delay, seconds above 0")
-        return random_dispatch(retry_delay_s)
-    if name not in MODELS:
-        raise not_known("model", name, (*MODELS, "rd"))
-    return MODELS[name]
-
-
-MODELS: dict[str, ResponseModel] = {
-    "mgn": one_queue,
-    "mmn": one_queue_exponential,
-    "partitioned": queue_each,
-}

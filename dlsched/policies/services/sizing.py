@@ -110,11 +110,6 @@ def _search(
         replicas += 1
 
 
-def calm_replicas(sizing: Sizing, rate: float, service: ServiceTime, burst: float = 1.0) -> int:
-    """Replicas where several gateways dispatch at random: no replica is busy above 80 %."""
-    return max(sizing.replicas, math.ceil(rate * burst * service.mean / CALM))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
     """A straight line through the rates that one gateway saw, one a window.

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from dlsched.core.allocation import Refused
-from dlsched.core.arrays import Rows
 from dlsched.core.cluster.occupancy import Placement, lowest_bits
 from dlsched.core.context import RoundContext
+from dlsched.core.memory import kept
 from dlsched.core.options import NoOptions, option
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
@@ -164,9 +164,7 @@ class Raising(SchedulingPolicy[RaisingOptions]):
     preemptive = True
     rests = False
 
-    def __init__(self, options: RaisingOptions) -> None:
-        super().__init__(options)
-        self._decisions = 0
+    _decisions: int = kept(0)
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """Count decisions; the n-th raises in the middle of its work."""
@@ -176,17 +174,6 @@ class Raising(SchedulingPolicy[RaisingOptions]):
         start_all(ctx.waiting, walk)
         if self._decisions >= self.options.at:
             raise RuntimeError(f"decision {self._decisions} went wrong")
-
-    def state_dict(self) -> dict[str, Any]:
-        """The number of decisions."""
-        return {"decisions": self._decisions}
-
-    def load_state_dict(self, state: Any) -> None:
-        """Continue from a `state_dict`."""
-        self._decisions = int(state["decisions"])
-
-    def renumber(self, old: Rows, finished_gone: int) -> None:
-        """There is no state by row."""
 
 
 Offence = Literal[

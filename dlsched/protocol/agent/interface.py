@@ -91,10 +91,14 @@ class KeeperReported(Event):
 
 @dataclass(frozen=True, slots=True)
 class KeeperGone(Event):
-    """A keeper's process has died, or could not be started for the reason `why`."""
+    """A keeper's process has died, or could not be started for the reason `why`.
+
+    `fault` says whose fault it is that its run cannot start; None: no fault at all.
+    """
 
     run_id: m.RunId
     why: str = ""
+    fault: m.StartFault | None = m.StartFault.NODE
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +180,14 @@ class WriteEnd(Command):
 
 @dataclass(frozen=True, slots=True)
 class DropRecord(Command):
-    """Delete the files of a run after the leader has committed its end."""
+    """Delete the files of a run after the leader has committed its end.
+
+    When the run is to be started again all the same, its end is told again: the leader's database
+    was replaced by an older one.
+    """
 
     run_id: m.RunId
+    exit: m.ExitRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,20 +122,26 @@ class RepliesTurn(RunsTurn):
         """Drop the ends that the leader has committed, and kill the runs that it knows are over."""
         ended, held = dict(self.state.ended), dict(self.state.held)
         for run_id in reply.acknowledged:
-            if ended.pop(run_id, None) is None:
+            record = ended.pop(run_id, None)
+            if record is None:
                 continue
-            self.emit(OrderKeeper(run_id, m.Forget()), DropRecord(run_id))
-            if run_id in held and not held[run_id].quarantined:
-                del held[run_id]
+            self.emit(OrderKeeper(run_id, m.Forget()))
+            if run_id in held and held[run_id].quarantined:
+                continue  # its record says so until the process is gone
+            self.emit(DropRecord(run_id, record))
+            held.pop(run_id, None)
         self.change(ended=ended, held=held)
         for run_id in reply.over:
             if run_id not in held:
                 continue
             end = held[run_id].in_doubt
             if end is not None:
-                held[run_id] = replace(held[run_id], in_doubt=None)
+                held[run_id] = replace(held[run_id], in_doubt=None, quarantined=False)
                 self.change(held=held)
                 self.emit(WriteEnd(end))
+            elif held[run_id].quarantined:
+                held[run_id] = replace(held[run_id], is_said_to_be_over=True)
+                self.change(held=held)
             elif not held[run_id].lost:
                 self.order_end(now, run_id, m.Kill(m.StopReason.OVER))
 

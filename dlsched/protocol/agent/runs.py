@@ -143,7 +143,8 @@ class RunsTurn(Turn):
             return f"GPU held by run {holder.desired.key}"
         for held in state.held.values():
             key = held.desired.key
-            if key.job == want.key.job and key.run_id != want.follows:
+            is_other = key.job == want.key.job and key.run_id != want.follows
+            if is_other and not held.is_said_to_be_over:
                 return f"run {held.desired.key} of the same job is here"
         return ""
 
@@ -221,7 +222,7 @@ class RunsTurn(Turn):
         self.change(held=held, ended={**self.state.ended, run_id: record})
         self.tell(now)
 
-    def keeper_gone(self, run_id: m.RunId, why: str) -> None:
+    def keeper_gone(self, run_id: m.RunId, why: str, fault: m.StartFault | None) -> None:
         """A keeper has died: kill the processes that it may have left."""
         held = self.state.held.get(run_id)
         if held is None or held.lost:
@@ -231,6 +232,7 @@ class RunsTurn(Turn):
             lost=True,
             phase=m.Phase.STOPPING,
             why=why,
+            fault=fault,
             let_go=False,
             kill_keeper_at=None,
         )
@@ -248,12 +250,15 @@ class RunsTurn(Turn):
         held = self.state.held.get(run_id)
         if held is None or not held.lost:
             return
-        if run_id in self.state.ended:  # a stuck process has exited at last
-            self.change(held={k: v for k, v in self.state.held.items() if k != run_id})
+        end = self.state.ended.get(run_id) or (found.exit if found is not None else None)
+        if end is not None and held.quarantined and self.may_be_alive():
+            doubtful = replace(held, in_doubt=end)
+            self.change(held={**self.state.held, run_id: doubtful})
             self.tell(now)
             return
-        if found is not None and found.exit is not None:
-            self.ended(now, found.exit)
+        if end is not None:  # a process that could not be killed may have exited at last
+            self.change(held={k: v for k, v in self.state.held.items() if k != run_id})
+            self.ended(now, end)
             return
         if found is None or not found.released:
             reason = m.ExitReason.NOT_STARTED
@@ -262,6 +267,8 @@ class RunsTurn(Turn):
         else:
             reason = m.ExitReason.KEEPER_LOST
         desired, ran_s = held.desired, 0.0
+        not_started = reason is m.ExitReason.NOT_STARTED
+        why = held.why or ("its keeper was lost before it executed" if not_started else "")
         if reason is not m.ExitReason.KEEPER_LOST:
             at = None
         elif found is not None and found.released_at is not None and at is not None:
@@ -272,10 +279,11 @@ class RunsTurn(Turn):
             reason=reason,
             stop=desired.stop,
             ran_s=ran_s,
-            detail=held.why,
+            detail=why,
             nodes=tuple(share.node for share in desired.layout),
             request_id=desired.request_id,
             at=at,
+            start_fault=held.fault if not_started and desired.stop is None else None,
         )
         if found is None:
             self.ended(now, record)  # nothing was ever reserved: nothing to overwrite

@@ -26,12 +26,14 @@ class Held:
     lost: bool = False  # its keeper has died; remaining processes are being killed
     record: RunRecord | None = None
     why: str = ""  # the keeper could not be started
+    fault: m.StartFault | None = None  # likewise
     suspension: int = 0
     let_go: bool = False
     # when its keeper is killed: it was told to stop its run and does not
     kill_keeper_at: float | None = None
     # how it ends as soon as an operator confirms that none of its processes is left
     in_doubt: m.ExitRecord | None = None
+    is_said_to_be_over: bool = False  # by an operator, although a process of it cannot be killed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,10 +39,12 @@ class AgentTurn(RepliesTurn):
                 ended[run_id] = record.exit
                 if run_id in held and not held[run_id].quarantined:
                     del held[run_id]
+                lives = record.exit.leaves_a_process and record.boot_id == event.boot_id
+                if lives and run_id not in held:  # its keeper has died since
+                    held[run_id] = replace(_left(record), quarantined=True)
+                    self.emit(interface.KillLeftovers(run_id))
             elif run_id not in held:
-                held[run_id] = Held(
-                    desired=record.desired, phase=m.Phase.STOPPING, lost=True, record=record
-                )
+                held[run_id] = _left(record)
                 self.emit(interface.KillLeftovers(run_id))
         incarnation = m.Incarnation(event.record.incarnation + 1)
         starts = (*event.record.starts, event.start)[-REMEMBERED_STARTS:]
@@ -86,6 +88,11 @@ class AgentTurn(RepliesTurn):
                 )
 
 
+def _left(record: interface.RunRecord) -> Held:
+    """A run whose keeper is not there any more."""
+    return Held(desired=record.desired, phase=m.Phase.STOPPING, lost=True, record=record)
+
+
 def step(  # noqa: PLR0912  # one case an event
     state: AgentState, event: interface.Event
 ) -> tuple[AgentState, list[interface.Command]]:
@@ -112,8 +119,8 @@ def step(  # noqa: PLR0912  # one case an event
             turn.persisted(now, record)
         case interface.KeeperReported(now=now, status=status):
             turn.keeper_reported(now, status)
-        case interface.KeeperGone(run_id=run_id, why=why):
-            turn.keeper_gone(run_id, why)
+        case interface.KeeperGone(run_id=run_id, why=why, fault=fault):
+            turn.keeper_gone(run_id, why, fault)
         case interface.HealthChanged(now=now, unhealthy=unhealthy):
             if unhealthy != state.unhealthy:
                 turn.change(unhealthy=unhealthy)

@@ -325,9 +325,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A message that an operator must see."""
+    """A message that an operator must see; one that does not last tells of one moment."""
 
     text: str
+    lasts: bool = True
 
 
 @dataclass(frozen=True, slots=True)

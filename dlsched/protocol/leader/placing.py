@@ -18,11 +18,6 @@ from dlsched.protocol.ledger import (
 )
 
 
-def refusal(state: LeaderState, job: m.JobId, now: float) -> str:
-    """Why a job's next run may not be placed now; empty when it may."""
-    return recovering(state, now) or unplaceable(state.reserved, job)
-
-
 def recovering(state: LeaderState, now: float) -> str:
     """Why no run may be placed yet; empty when every node has synced in this term."""
     if not state.stepped_back and rules.window_passed(state.window_from, now, state.timing):
@@ -46,10 +41,13 @@ def _earlier_run(ledger: Ledger, job: m.JobId) -> str:
         return "Orphan"
     if ledger.next_run(job) is not None:
         return "its next run is being ended"
-    for run in ledger.runs_of_job(job):
-        if stuck := stuck_on(ledger, run):
-            return f"Unkillable({stuck})"
-    return ""
+    stuck = ledger.stuck_run(job)
+    return unkillable(stuck) if stuck is not None else ""
+
+
+def unkillable(run: Run) -> str:
+    """Why a job waits whose run has ended and is alive."""
+    return f"Unkillable({', '.join(run.stuck_on)}: a process of run {run.key.run} is alive)"
 
 
 def why_not_beside(ledger: Ledger, job: m.JobId) -> str:
@@ -58,16 +56,6 @@ def why_not_beside(ledger: Ledger, job: m.JobId) -> str:
     if row is None or run is None or row.status is not JobStatus.RUNNING or run.stop is not None:
         return "it no longer runs"
     return _earlier_run(ledger, job)
-
-
-def stuck_on(ledger: Ledger, run: Run) -> str:
-    """The node on which a process of an ended run is stuck; empty when there is none."""
-    for member in run.members.values():
-        node = ledger.nodes[member.node]
-        stuck = member.exit is not None and member.exit.reason is m.ExitReason.UNKILLABLE
-        if stuck and node.boot_id == member.boot_id and set(node.quarantined) & set(member.gpus):
-            return node.name
-    return ""
 
 
 def misfit(

@@ -131,7 +131,7 @@ class RequestsTurn(Turn):
         """Stop a run whose next one is ready: its ranks give the state to those of that one."""
         ledger = self.state.reserved
         run = ledger.runs.get(event.run_id)
-        before = None if run is None or run.follows is None else ledger.runs[run.follows]
+        before = None if run is None or run.follows is None else ledger.runs.get(run.follows)
         if run is None or before is None or run.stop is not None or before.stop is not None:
             return
         same = ledger.gpus_of(run) == ledger.gpus_of(before)
@@ -162,6 +162,9 @@ class RequestsTurn(Turn):
                 self.take_gpus(run)
             return
         if not event.suspended and run.gives_way:
+            if why := recovering(self.state, event.now):  # an unknown run may have its GPUs
+                self.emit(PlacementRefused(job, why))
+                return
             for name, member in run.members.items():
                 full = ledger.busy(name, run.key.run_id, share=ledger.share_of(run))
                 if not member.is_over and set(member.gpus) & full:

@@ -9,10 +9,14 @@ from dlsched.protocol import rules
 from dlsched.protocol.leader.interface import PowerOff
 from dlsched.protocol.leader.state import Turn
 from dlsched.protocol.ledger import (
+    FENCED,
+    IS_DOWN,
+    SAID_TO_BE_OVER,
     MemberOver,
     Node,
     NodeStatus,
     OrphanOver,
+    Run,
     RunStatus,
     SetNode,
     StopRun,
@@ -49,27 +53,37 @@ class SilenceTurn(Turn):
                 continue
             if node.status is NodeStatus.UP:
                 self.lose_if_fenced(node, now)
-            if self.state.reserved.runs_on(name) and self.is_cut_off(node, now):
+            mine = [*self.state.reserved.runs_on(name), *self.state.reserved.stuck_runs_on(name)]
+            if mine and self.is_cut_off(node, now):
                 self.emit(PowerOff(name, now, node.incarnation))
 
     def lose_if_fenced(self, node: Node, now: float) -> None:
         """Raise the alarm for a late node; end its fenced runs if enough witnesses are renewed."""
         name = node.name
-        fenced = [
-            run
-            for run in self.state.reserved.runs_on(name)
-            if self.state.reserved.jobs[run.key.job].request.fence is m.Fence.LEASE
-            and node.can_fence
-        ]
-        self.alarm(f"{name} is late: its runs stay as they are")
-        if not fenced:
-            return
-        if self.is_cut_off(node, now):
+        fenced = []
+        for run in self.state.reserved.runs_on(name):
+            request = self.state.reserved.jobs[run.key.job].request
+            if request.fence is not m.Fence.LEASE or not node.can_fence:
+                continue
+            if self.has_obeyed_so_far(run, name):
+                fenced.append(run)
+            else:
+                self.alarm(f"{name} is late: job {run.key.job} was being stopped there, and waits")
+        if fenced and self.is_cut_off(node, now):
             self.write(SetNode(name, NodeStatus.LOST, "silent, fenced"))
             for run in fenced:
-                self.write(MemberOver(run.key.run_id, name, presumed="fenced"))
-        else:
+                self.write(MemberOver(run.key.run_id, name, presumed=FENCED))
+            self.end_alarms(f"{name} is late: its runs stay", f"quorum lost: {name} ")
+            return
+        self.alarm(f"{name} is late: its runs stay as they are")
+        if fenced:
             self.alarm(f"quorum lost: {name} is silent and too few witnesses are renewed")
+
+    def has_obeyed_so_far(self, run: Run, name: m.NodeName) -> bool:
+        """Whether no SIGKILL can have been without effect on a run before its node was silent."""
+        told, last = self.state.told_to_stop.get(name), self.state.last_syncs.get(name)
+        held = () if last is None else last.held
+        return rules.may_be_fenced(run, told, held)
 
     def is_cut_off(self, node: Node, now: float) -> bool:
         """Whether a silent node cannot extend its own lease, whichever witnesses it may have.
@@ -112,8 +126,10 @@ class SilenceTurn(Turn):
         if name not in self.state.reserved.nodes:
             return
         self.write(SetNode(name, NodeStatus.DOWN, why))
-        for run in self.state.reserved.runs_on(name):
-            self.write(MemberOver(run.key.run_id, name, presumed="confirmed down"))
+        self.end_alarms(f"{name} is late", f"quorum lost: {name} ")
+        ledger = self.state.reserved
+        for run in (*ledger.runs_on(name), *ledger.stuck_runs_on(name)):
+            self.write(MemberOver(run.key.run_id, name, presumed=IS_DOWN))
         for place, run_id in list(self.state.reserved.orphans):
             if place == name:
                 self.write(OrphanOver(name, run_id, None))
@@ -123,7 +139,10 @@ class SilenceTurn(Turn):
         self.end_there(each for each in self.state.reserved.orphans if each[1] in run_ids)
 
     def run_is_over(self, job: m.JobId) -> None:
-        """Have nodes report the end of a run of which they are in doubt: an operator is sure."""
+        """End a run of which nodes are in doubt or have a stuck process: an operator is sure."""
+        for each in self.state.reserved.runs_of_job(job):
+            for node in each.stuck_on:
+                self.write(MemberOver(each.key.run_id, node, presumed=SAID_TO_BE_OVER))
         run = self.state.reserved.live_run(job)
         if run is not None:
             self.end_there((node, run.key.run_id) for node in self.state.doubtful_nodes(run))

@@ -74,6 +74,7 @@ class DesiredSet:
     rows: Sequence[tuple[Run, Job]]
     runs: tuple[m.DesiredRun, ...]
     digest: m.Digest
+    stopped: frozenset[m.RunId]  # those that are to end
 
     def is_of(self, rows: Sequence[tuple[Run, Job]]) -> bool:
         """Whether it was made of these very rows; rows are never changed, only replaced."""
@@ -114,6 +115,8 @@ class LeaderState:
     )  # at the beginning of this term
     refusals: Mapping[m.NodeName, Refusal] = field(default_factory=dict)  # the last of each node
     in_doubt: frozenset[tuple[m.NodeName, m.RunId]] = frozenset()  # as nodes report
+    # the runs that the last reply to each node has told it to end
+    told_to_stop: Mapping[m.NodeName, frozenset[m.RunId]] = field(default_factory=dict)
     # orphans and runs in doubt that an operator ends, on these nodes
     ending: frozenset[tuple[m.NodeName, m.RunId]] = frozenset()
     alarms: frozenset[str] = frozenset()  # that were raised and still hold
@@ -144,7 +147,8 @@ class LeaderState:
         if known is not None and known.is_of(rows):
             return known
         runs = tuple(committed.desired_run(run, node) for run, _ in rows)
-        made = DesiredSet(rows=rows, runs=runs, digest=m.digest_of(runs))
+        stopped = frozenset(each.key.run_id for each in runs if each.want is m.Want.STOPPED)
+        made = DesiredSet(rows=rows, runs=runs, digest=m.digest_of(runs), stopped=stopped)
         self.known_desired[node] = made
         return made
 
@@ -185,3 +189,13 @@ class Turn:
         if text not in self.state.alarms:
             self.change(alarms=self.state.alarms | {text})
             self.emit(Alarm(text))
+
+    def end_alarms(self, *beginnings: str) -> None:
+        """End the alarms whose texts begin so."""
+        kept = frozenset(text for text in self.state.alarms if not text.startswith(beginnings))
+        if kept != self.state.alarms:
+            self.change(alarms=kept)
+
+    def tell(self, text: str) -> None:
+        """Raise an alarm about something that has happened, and is over."""
+        self.emit(Alarm(text, lasts=False))

@@ -13,6 +13,8 @@ from dlsched.protocol.leader.placing import may_repeat_at_once
 from dlsched.protocol.leader.state import LastSync, OwedReply, Refusal, Turn, witnesses_of
 from dlsched.protocol.ledger import (
     GPU_UNHEALTHY,
+    IS_GONE,
+    REBOOTED,
     Job,
     Ledger,
     Node,
@@ -52,12 +54,11 @@ class SyncTurn(Turn):
             held = last.held
         self.note_sync(now, sync, last, held)
         self.record_ends(event)
+        self.close_gpus(sync, held)
         if held is None:
             self.emit(SendReply(replace(self.bare_reply(sync), want_held=True)))
             return
         self.compare_held(sync, held)
-        if sync.health.quarantined != self.state.reserved.nodes[name].quarantined:
-            self.write(change.Quarantine(name, sync.health.quarantined))
         self.offer_witnesses(now, sync)
         self.reply_once_committed(now, sync)
 
@@ -105,21 +106,27 @@ class SyncTurn(Turn):
         """Whether an agent may become that of a known node; tells it otherwise.
 
         An agent without the records of the registered one is either the same node, after its disk
-        was lost or replaced by an older copy, or another one under the same name. It waits until
-        the registered agent has been silent for a while, and counts on from that one's incarnation,
-        which no message of an agent that has died can do.
+        was lost or replaced by an older copy, or another one under the same name. One with these
+        records and another boot is the same node after a reboot, or a machine that was cloned. Both
+        wait until the registered agent has been silent for a while. One without the records also
+        counts on from that one's incarnation, which no message of an agent that has died can do.
         """
         last = self.state.last_syncs.get(node.name)
-        if rules.has_the_records(node, sync):
-            return sync.incarnation >= node.incarnation  # else a message of an earlier process
-        if last is not None and sync.starts[-1] in last.starts:
+        has_records = rules.has_the_records(node, sync)
+        if has_records:
+            if sync.incarnation < node.incarnation:
+                return False  # a message of an earlier process
+            if sync.boot_id == node.boot_id or node.status is not NodeStatus.UP:
+                return True
+        elif last is not None and sync.starts[-1] in last.starts:
             return False  # likewise
         heard = max(self.state.window_from, last.at if last is not None else self.state.window_from)
         timing = self.state.timing
         why = ""
         if now - heard <= timing.witness_beats * timing.beat_s:
-            why = "it lacks the records of the registered agent, which may be alive"
-        elif self.is_elsewhere(node, sync):
+            what = "it is of another boot than" if has_records else "it lacks the records of"
+            why = f"{what} the registered agent, which may be alive"
+        elif self.is_elsewhere(node, sync, has_records=has_records):
             why = (
                 "another machine or a copy: runs of the registered one may be alive there; "
                 f"if they are not: dlsched admin node-down {node.name} --confirmed"
@@ -131,14 +138,19 @@ class SyncTurn(Turn):
             self.alarm(f"{node.name}: {refusal.why}")
             self.emit(SendReply(replace(bare, refused=why)))
             return False
-        if sync.incarnation <= node.incarnation:
+        if not has_records and sync.incarnation <= node.incarnation:
             self.emit(SendReply(replace(bare, count_on_from=node.incarnation)))
             return False
         return True
 
-    def is_elsewhere(self, node: Node, sync: m.Sync) -> bool:
-        """Whether an agent may be on another machine than the runs of its node."""
+    def is_elsewhere(self, node: Node, sync: m.Sync, *, has_records: bool) -> bool:
+        """Whether an agent may be on another machine than the runs of its node.
+
+        One that has the node's records is believed where nothing names the hardware.
+        """
         if node.boot_id == sync.boot_id or sync.inventory is None:
+            return False
+        if has_records and not rules.names_hardware(node, sync.inventory):
             return False
         ledger = self.state.reserved
         holds = ledger.held_by.get(node.name) or any(at == node.name for at, _ in ledger.orphans)
@@ -165,7 +177,10 @@ class SyncTurn(Turn):
         sync = event.sync
         assert sync.inventory is not None
         node, last = self.state.reserved.nodes.get(sync.node), self.state.last_syncs.get(sync.node)
-        mine = self.state.reserved.runs_on(sync.node) if node is not None else []
+        mine: list[Run] = []
+        if node is not None:
+            mine = self.state.reserved.runs_on(sync.node)
+            mine += self.state.reserved.stuck_runs_on(sync.node)
         rebooted = [run for run in mine if run.members[sync.node].boot_id != sync.boot_id]
         is_back = node is not None and not rules.has_the_records(node, sync)
         present = {held.key.run_id for held in sync.held or ()}
@@ -179,6 +194,7 @@ class SyncTurn(Turn):
             run
             for run in mine
             if run not in rebooted
+            and not run.members[sync.node].is_stuck
             and run.key.run_id not in present
             and (is_back or run.key.run_id in begun)
         ]
@@ -194,16 +210,18 @@ class SyncTurn(Turn):
         if not self.state.reserved.nodes[sync.node].witnesses:
             self.write(change.SetWitnesses(sync.node, (witnesses_of(self.state.reserved.nodes),)))
         self.record_ends(event)  # its exit records first
-        for runs, why in ((rebooted, "rebooted"), (lost, RECORDS_LOST)):
+        self.close_gpus(sync, sync.held)
+        for runs, why in ((rebooted, REBOOTED), (lost, RECORDS_LOST)):
             for run in runs:
-                if not self.state.reserved.runs[run.key.run_id].members[sync.node].is_over:
+                member = self.state.reserved.runs[run.key.run_id].members[sync.node]
+                if member.is_stuck or not member.is_over:
                     self.write(change.MemberOver(run.key.run_id, sync.node, presumed=why))
         refusals = {k: v for k, v in self.state.refusals.items() if k != sync.node}
-        alarms = frozenset(t for t in self.state.alarms if not t.startswith(sync.node))
-        self.change(alarms=alarms, refusals=refusals)
+        self.change(refusals=refusals)
+        self.end_alarms(f"{sync.node} ", f"{sync.node}:", f"quorum lost: {sync.node} ")
         if is_back or lost:
             kept = len(mine) - len(rebooted) - len(lost)
-            self.alarm(
+            self.tell(
                 f"{sync.node}: its agent has lost its records: {plural(kept, 'run')} kept, "
                 f"{len(lost) + len(rebooted)} given up"
             )
@@ -237,8 +255,12 @@ class SyncTurn(Turn):
             held_digest=sync.held_digest if held is not None else m.Digest(""),
             chain=chain,
         )
-        alarms = frozenset(t for t in self.state.alarms if not t.startswith(f"{sync.node} is late"))
-        self.change(last_syncs=having(self.state.last_syncs, sync.node, new), alarms=alarms)
+        over = [f"{sync.node} is late", f"quorum lost: {sync.node} is silent"]
+        refusal = self.state.refusals.get(sync.node)
+        if refusal is not None and now - refusal.at > 2 * timing.witness_beats * timing.beat_s:
+            over.append(f"{sync.node}: an agent is refused")  # it has not asked again
+        self.change(last_syncs=having(self.state.last_syncs, sync.node, new))
+        self.end_alarms(*over)
 
     def recall(self, rows: Iterable[tuple[Job, Run]]) -> None:
         """Load rows that have left memory again.
@@ -259,7 +281,7 @@ class SyncTurn(Turn):
         state = self.state
         flying = state.in_flight.writes if state.in_flight is not None else ()
         moving = {
-            getattr(write, "run_id", None)
+            change.job_changed(write, state.reserved)
             for write in (*flying, *state.queue)
             if not isinstance(write, change.Attach | change.Submit)
         }
@@ -270,7 +292,9 @@ class SyncTurn(Turn):
             runs = state.reserved.runs_of_job(job)
             if any(row is None or not row.status.is_terminal for row in rows):
                 continue  # one that is to start again has ended in the committed ledger alone
-            if all(r.is_over and r.key.run_id not in moving | reported for r in runs):
+            if job in moving:
+                continue  # it was to start again, and was cancelled: that is not durable yet
+            if not any(r.stuck_on or not r.is_over or r.key.run_id in reported for r in runs):
                 gone.append(job)
         runs_gone = {r for job in gone for r in state.reserved.runs_of.get(job, ())}
         if gone:
@@ -295,6 +319,8 @@ class SyncTurn(Turn):
                 if member.exit is None:
                     sick = sorted(set(member.gpus) & set(sync.health.unhealthy))
                     why = f"{GPU_UNHEALTHY}{', '.join(sick)}" if sick else ""
+                    if record.leaves_a_process and member.boot_id != sync.boot_id:
+                        why = REBOOTED  # and the process is gone
                     over = change.MemberOver(record.key.run_id, sync.node, record, why)
                     self.end_member(event, over)
             elif (sync.node, record.key.run_id) not in reserved.history:
@@ -328,9 +354,29 @@ class SyncTurn(Turn):
         for run in self.state.reserved.runs_on(name):
             if run.key.run_id not in present and seen >= run.members[name].since:
                 self.write(change.MemberOver(run.key.run_id, name, presumed="not there"))
+        for run in self.state.reserved.stuck_runs_on(name):
+            if run.key.run_id not in present:
+                self.write(change.MemberOver(run.key.run_id, name, presumed=IS_GONE))
         for (place, run_id), orphan in list(self.state.reserved.orphans.items()):
             if place == name and run_id not in present and sync.applied >= orphan.since:
                 self.write(change.OrphanOver(name, run_id, None))
+
+    def close_gpus(self, sync: m.Sync, held: tuple[m.HeldRun, ...] | None) -> None:
+        """Close the GPUs of processes that cannot be killed, and of runs that were given up.
+
+        A run that was given up while its node was silent is frozen there until it is killed.
+        """
+        node, runs = self.state.reserved.nodes[sync.node], self.state.reserved.runs
+        closed = set(sync.health.quarantined)
+        if held is None:
+            closed.update(node.quarantined)  # what else it holds is not known yet
+        for each in held or ():
+            run = runs.get(each.key.run_id)
+            member = None if run is None else run.members.get(sync.node)
+            if member is not None and member.is_over:
+                closed.update(each.gpus)
+        if closed != set(node.quarantined):
+            self.write(change.Quarantine(sync.node, tuple(sorted(closed))))
 
     def note_doubts(self, name: m.NodeName, held: tuple[m.HeldRun, ...]) -> None:
         """Note which runs are in doubt on a node, and stop the rest of their gangs."""
@@ -392,6 +438,8 @@ class SyncTurn(Turn):
         term = m.Term(committed.epoch, committed.nodes[name].revision)
         if term < sync.last:
             return  # the raise of the epoch or revision is not committed yet
+        if state.told_to_stop.get(name) != desired.stopped:
+            self.change(told_to_stop=having(state.told_to_stop, name, desired.stopped))
         self.emit(
             SendReply(
                 m.Reply(
@@ -439,7 +487,8 @@ class SyncTurn(Turn):
         An operator ends orphans, and runs of which the node cannot tell whether they are over.
         """
         run, where = self.state.committed.runs.get(run_id), (node, run_id)
-        if run is not None and node in run.members and run.members[node].is_over:
+        member = None if run is None else run.members.get(node)
+        if member is not None and member.is_over and not member.is_stuck:
             return True
         can_end = where in self.state.committed.orphans or where in self.state.in_doubt
         return can_end and where in self.state.ending

@@ -109,10 +109,10 @@ class TermTurn(Turn):
         for write in writes:
             match write:
                 case RaiseEpoch(epoch=epoch):
-                    self.alarm(f"the database had stepped back; going on in epoch {epoch}")
+                    self.tell(f"the database had stepped back; going on in epoch {epoch}")
                 case RaiseRevision(node=node, revision=revision):
-                    self.alarm(f"the database had stepped back; {node} had seen {revision}")
+                    self.tell(f"the database had stepped back; {node} had seen {revision}")
                 case Adopt(held=held, node=node):
-                    self.alarm(f"{node} holds run {held.key}, unknown here: kept as an orphan")
+                    self.tell(f"{node} holds run {held.key}, unknown here: kept as an orphan")
                 case _:
                     pass

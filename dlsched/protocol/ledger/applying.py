@@ -22,6 +22,7 @@ from dlsched.protocol.ledger.ends import (
     meaning,
 )
 from dlsched.protocol.ledger.rows import (
+    NONE_LEFT,
     TRANSITIONS,
     Cause,
     Job,
@@ -33,6 +34,7 @@ from dlsched.protocol.ledger.rows import (
     Orphan,
     Run,
     RunStatus,
+    holds,
 )
 from dlsched.protocol.table import having, table_of
 
@@ -189,9 +191,9 @@ def _indexed(ledger: Ledger, run: Run) -> Ledger:
     changed = []
     for name, member in run.members.items():
         held = ledger.held_by.get(name, frozenset())
-        holds = not run.is_over and not member.is_over
-        if holds != (run_id in held):
-            changed.append((name, held | {run_id} if holds else held - {run_id}))
+        is_held = holds(run, member)
+        if is_held != (run_id in held):
+            changed.append((name, held | {run_id} if is_held else held - {run_id}))
     if not changed:
         return ledger
     return replace(ledger, held_by=table_of(ledger.held_by).having_all(changed))
@@ -395,8 +397,12 @@ def _job_of_orphan(
 def _member_over(ledger: Ledger, write: change.MemberOver) -> Ledger:
     run = ledger.runs[write.run_id]
     member = run.members[write.node]
-    if member.exit is not None:
-        return ledger  # P3: a recorded exit is never replaced
+    if member.exit is not None:  # P3: a recorded exit is never replaced
+        if member.is_stuck and write.presumed.endswith(NONE_LEFT):
+            why = f"{member.presumed}; {write.presumed}" if member.presumed else write.presumed
+            member = replace(member, presumed=why)
+            ledger = _put(ledger, replace(run, members=having(run.members, write.node, member)))
+        return ledger
     late = run.is_over
     member = replace(member, exit=write.exit, presumed=write.presumed or member.presumed)
     run = replace(run, members=having(run.members, write.node, member))

@@ -6,6 +6,7 @@ cases from there.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -23,7 +24,9 @@ from dlsched.protocol.ledger.rows import (
 )
 
 PREEMPTIONS = frozenset({m.StopReason.PREEMPT, m.StopReason.MIGRATE, m.StopReason.RESIZE})
-INFRASTRUCTURE = frozenset({m.ExitReason.NOT_STARTED, m.ExitReason.NODE_LOST})
+INFRASTRUCTURE = frozenset(
+    {m.ExitReason.NOT_STARTED, m.ExitReason.NODE_LOST, m.ExitReason.KEEPER_LOST}
+)
 BY_ITSELF = frozenset({m.ExitReason.EXITED, m.ExitReason.SIGNALLED})
 _REASONS = "|".join(reason.value for reason in m.ExitReason)
 _HOW_IT_ENDED = re.compile(rf"\b(?:exit \d+|signal \d+|{_REASONS})\b")
@@ -61,7 +64,7 @@ def meaning(record: m.ExitRecord | None) -> Meaning:
     Whatever the training has told or handed in outweighs its exit code. After a stop was asked, no
     exit code or signal counts as a failure.
     """
-    if record is None or record.reason in INFRASTRUCTURE:
+    if record is None or record.reason in INFRASTRUCTURE or record.start_fault is not None:
         return Meaning.LOST
     if record.reason is m.ExitReason.EXITED and record.code == 0:
         if record.told is m.Told.FINISHED:
@@ -70,7 +73,7 @@ def meaning(record: m.ExitRecord | None) -> Meaning:
         return Meaning.STOPPED if stopped else Meaning.DONE
     if has_handed_in(record):
         return Meaning.STOPPED
-    if record.reason in (m.ExitReason.OUT_OF_MEMORY, m.ExitReason.KEEPER_LOST):
+    if record.reason is m.ExitReason.OUT_OF_MEMORY:
         return Meaning.FAILED
     asked = record.stop is not None or record.reason is m.ExitReason.TIME_LIMIT
     return Meaning.STOPPED if asked else Meaning.FAILED
@@ -91,7 +94,7 @@ def may_repeat_in_place(run: Run, job: Job) -> bool:
         run.stop in (None, m.StopReason.PEER)
         and not run.suspended
         and is_repeated(run, job)
-        and not any(each is not None and each.reason is m.ExitReason.UNKILLABLE for each in records)
+        and not any(each is not None and each.leaves_a_process for each in records)
         and not failed_too_soon(run, job.failures + 1)
     )
 
@@ -127,11 +130,18 @@ def has_handed_in(record: m.ExitRecord) -> bool:
     return record.told in (m.Told.STOPPED, m.Told.HANDED_OVER) or record.checkpoint is not None
 
 
+HANDS_OVER = (m.StopReason.RESIZE, m.StopReason.MIGRATE)  # stops at which a run may
+
+
 def has_handed_over(run: Run) -> bool:
     """Whether the ranks of a run that is over have all given their state to the next run's."""
-    told = [None if each.exit is None else each.exit.told for each in run.members.values()]
-    return run.stop in (m.StopReason.RESIZE, m.StopReason.MIGRATE) and all(
-        each is m.Told.HANDED_OVER for each in told
+    return handed_over(run.stop, [each.exit for each in run.members.values()])
+
+
+def handed_over(stop: m.StopReason | None, exits: Iterable[m.ExitRecord | None]) -> bool:
+    """As `has_handed_over`, by why a run was stopped and how its members ended."""
+    return stop in HANDS_OVER and all(
+        each is not None and each.told is m.Told.HANDED_OVER for each in exits
     )
 
 
@@ -169,7 +179,7 @@ def _ends_instead(run: Run, job: Job, why: str) -> str:
         return ""
     if any(_lost_its_gpu(member) for member in run.members.values()):
         return f"GpuFail({why})"
-    lost = any(record is None or record.reason in INFRASTRUCTURE for record in records)
+    lost = any(meaning(record) is Meaning.LOST for record in records)
     return "Preempted" if run.stop in PREEMPTIONS and not lost else f"NodeFail({why})"
 
 
@@ -191,9 +201,9 @@ def _with_use_of_all(record: m.ExitRecord, run: Run) -> m.ExitRecord:
     return replace(
         record,
         steps=_steps_of(every),
-        cpu_s=sum(each.cpu_s for each in every),
+        cpu_s=math.fsum(each.cpu_s for each in every),
         peak_memory_bytes=max(each.peak_memory_bytes for each in every),
-        script_cpu_s=sum(each.script_cpu_s for each in every),
+        script_cpu_s=math.fsum(each.script_cpu_s for each in every),
         script_peak_bytes=max(each.script_peak_bytes for each in every),
     )
 
@@ -206,7 +216,7 @@ def _steps_of(records: Iterable[m.ExitRecord]) -> tuple[m.StepRecord, ...]:
     return tuple(
         replace(
             step,
-            cpu_s=sum(each.cpu_s for each in shares),
+            cpu_s=math.fsum(each.cpu_s for each in shares),
             peak_memory_bytes=max(each.peak_memory_bytes for each in shares),
         )
         for shares in used.values()
@@ -220,8 +230,7 @@ def _verdict(  # noqa: PLR0911  # one case an end
 ) -> tuple[Cause, str, m.ExitRecord | None]:
     """What a run's records mean for its job, by the first rule that applies.
 
-    Failures of the infrastructure never count as the job's own. A lost keeper does, because the
-    job's own memory use is its most frequent cause.
+    Failures of the infrastructure never count as the job's own; a lost keeper is one of its node.
     """
     members = list(run.members.values())
     first = members[:1] if job.request.mode is m.LaunchMode.BATCH else members

@@ -155,6 +155,14 @@ class Job:
         return Terms(limits=asked.limits, grace_s=asked.grace_s, retries=asked.retries)
 
 
+FENCED = "fenced"  # why a member is over whose node is silent under a lease
+REBOOTED = "rebooted"
+IS_DOWN = "confirmed down"
+IS_GONE = "its last process is gone"
+SAID_TO_BE_OVER = "confirmed over"
+NONE_LEFT = (REBOOTED, IS_DOWN, IS_GONE, SAID_TO_BE_OVER)  # why no process of a member is alive
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
     """One node's part in a run."""
@@ -171,6 +179,15 @@ class Member:
     def is_over(self) -> bool:
         """Whether this node's part is over."""
         return self.exit is not None or bool(self.presumed)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it is over for its user, and a process of it that cannot be killed is alive.
+
+        It is until that is seen gone, the node has booted, or an operator says so.
+        """
+        left = self.exit is not None and self.exit.leaves_a_process
+        return left and not self.presumed.endswith(NONE_LEFT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +213,11 @@ class Run:
         return self.status is RunStatus.OVER
 
     @property
+    def stuck_on(self) -> list[m.NodeName]:
+        """The nodes on which a process of it cannot be killed."""
+        return [member.node for member in self.members.values() if member.is_stuck]
+
+    @property
     def shares(self) -> tuple[m.Share, ...]:
         """Its GPUs by node, in rank order."""
         return tuple(m.Share(node=each.node, gpus=each.gpus) for each in self.members.values())
@@ -213,6 +235,11 @@ class Run:
             and self.gives_way
             and all(member.let_go for member in self.members.values() if not member.is_over)
         )
+
+
+def holds(run: Run, member: Member) -> bool:
+    """Whether a member's node holds its run, as far as is known."""
+    return member.is_stuck or not (run.is_over or member.is_over)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,7 +289,8 @@ class Ledger:
     runs_of: Mapping[m.JobId, tuple[m.RunId, ...]] = field(
         default_factory=Table, repr=False, compare=False
     )
-    held_by: Mapping[m.NodeName, frozenset[m.RunId]] = field(  # its member is not over
+    # its member is not over, or is stuck
+    held_by: Mapping[m.NodeName, frozenset[m.RunId]] = field(
         default_factory=Table, repr=False, compare=False
     )
 
@@ -277,7 +305,7 @@ class Ledger:
         for run_id, run in self.runs.items():
             of[run.key.job] = (*of.get(run.key.job, ()), run_id)
             for member in run.members.values():
-                if not run.is_over and not member.is_over:
+                if holds(run, member):
                     by[member.node] = by.get(member.node, frozenset()) | {run_id}
         for name in ("jobs", "runs", "nodes", "orphans", "history", "requests"):
             object.__setattr__(self, name, table_of(getattr(self, name)))
@@ -286,8 +314,19 @@ class Ledger:
 
     def runs_on(self, node: m.NodeName) -> list[Run]:
         """The runs with a member on a node that is not over, in key order."""
+        return [run for run in self._held_by(node) if not run.members[node].is_stuck]
+
+    def stuck_runs_on(self, node: m.NodeName) -> list[Run]:
+        """The runs with a process on a node that cannot be killed, in key order."""
+        return [run for run in self._held_by(node) if run.members[node].is_stuck]
+
+    def _held_by(self, node: m.NodeName) -> list[Run]:
         found = [self.runs[run_id] for run_id in self.held_by.get(node, ())]
         return sorted(found, key=lambda run: run.key)
+
+    def stuck_run(self, job: m.JobId) -> Run | None:
+        """A run of a job of which a process cannot be killed; None: there is none."""
+        return next((run for run in self.runs_of_job(job) if run.stuck_on), None)
 
     def runs_of_job(self, job: m.JobId) -> list[Run]:
         """The known runs of a job, oldest first."""
@@ -330,7 +369,9 @@ class Ledger:
         yield self.nodes[node].quarantined, UNUSABLE
         for run_id in self.held_by.get(node, ()):
             run = self.runs[run_id]
-            if run_id != without and not (run.is_away and run.stop is None):
+            if run.members[node].is_stuck:
+                yield run.members[node].gpus, UNUSABLE
+            elif run_id != without and not (run.is_away and run.stop is None):
                 yield run.members[node].gpus, part_of(self.share_of(run))
         for (place, _), orphan in self.orphans.items():
             if place == node:

@@ -655,6 +655,7 @@ MESSAGES = {
 19 standby bool
 20 standbys repeated string
 21 nodes_unheard int32
+23 past repeated string
 """,
     "StatusRequest": """
 """,

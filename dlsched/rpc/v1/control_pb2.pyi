@@ -1230,7 +1230,7 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("health", "problems", "leader", "epoch", "database", "policy", "parts", "round", "round_s", "policy_failures", "nodes_up", "nodes_late", "nodes_down", "pending", "running", "up_s", "version", "cluster", "standby", "nodes_unheard", "standbys")
+    __slots__ = ("health", "problems", "leader", "epoch", "database", "policy", "parts", "round", "round_s", "policy_failures", "nodes_up", "nodes_late", "nodes_down", "pending", "running", "up_s", "version", "cluster", "standby", "nodes_unheard", "past", "standbys")
     class PartsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1258,6 +1258,7 @@ class StatusReply(_message.Message):
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     STANDBY_FIELD_NUMBER: _ClassVar[int]
     NODES_UNHEARD_FIELD_NUMBER: _ClassVar[int]
+    PAST_FIELD_NUMBER: _ClassVar[int]
     STANDBYS_FIELD_NUMBER: _ClassVar[int]
     health: str
     problems: _containers.RepeatedScalarFieldContainer[str]
@@ -1279,8 +1280,9 @@ class StatusReply(_message.Message):
     cluster: str
     standby: bool
     nodes_unheard: int
+    past: _containers.RepeatedScalarFieldContainer[str]
     standbys: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, health: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., leader: _Optional[str] = ..., epoch: _Optional[int] = ..., database: _Optional[str] = ..., policy: _Optional[str] = ..., parts: _Optional[_Mapping[str, str]] = ..., round: _Optional[int] = ..., round_s: _Optional[float] = ..., policy_failures: _Optional[int] = ..., nodes_up: _Optional[int] = ..., nodes_late: _Optional[int] = ..., nodes_down: _Optional[int] = ..., pending: _Optional[int] = ..., running: _Optional[int] = ..., up_s: _Optional[float] = ..., version: _Optional[str] = ..., cluster: _Optional[str] = ..., standby: _Optional[bool] = ..., nodes_unheard: _Optional[int] = ..., standbys: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, health: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., leader: _Optional[str] = ..., epoch: _Optional[int] = ..., database: _Optional[str] = ..., policy: _Optional[str] = ..., parts: _Optional[_Mapping[str, str]] = ..., round: _Optional[int] = ..., round_s: _Optional[float] = ..., policy_failures: _Optional[int] = ..., nodes_up: _Optional[int] = ..., nodes_late: _Optional[int] = ..., nodes_down: _Optional[int] = ..., pending: _Optional[int] = ..., running: _Optional[int] = ..., up_s: _Optional[float] = ..., version: _Optional[str] = ..., cluster: _Optional[str] = ..., standby: _Optional[bool] = ..., nodes_unheard: _Optional[int] = ..., past: _Optional[_Iterable[str]] = ..., standbys: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class UsageRequest(_message.Message):
     __slots__ = ("by_user", "since", "shares")

@@ -33,23 +33,25 @@ class Inventory(_message.Message):
     def __init__(self, gpus: _Optional[_Iterable[str]] = ..., gpu_type: _Optional[str] = ..., agent_version: _Optional[str] = ..., can_freeze: _Optional[bool] = ..., can_fence: _Optional[bool] = ..., machine: _Optional[str] = ...) -> None: ...
 
 class NodeDescription(_message.Message):
-    __slots__ = ("node", "facts", "uses", "problems", "faults", "starts")
+    __slots__ = ("node", "facts", "uses", "problems", "faults", "starts", "start_check")
     NODE_FIELD_NUMBER: _ClassVar[int]
     FACTS_FIELD_NUMBER: _ClassVar[int]
     USES_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     FAULTS_FIELD_NUMBER: _ClassVar[int]
     STARTS_FIELD_NUMBER: _ClassVar[int]
+    START_CHECK_FIELD_NUMBER: _ClassVar[int]
     node: str
     facts: NodeFacts
     uses: _containers.RepeatedCompositeFieldContainer[GpuUse]
     problems: _containers.RepeatedScalarFieldContainer[str]
     faults: _containers.RepeatedScalarFieldContainer[str]
     starts: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node: _Optional[str] = ..., facts: _Optional[_Union[NodeFacts, _Mapping]] = ..., uses: _Optional[_Iterable[_Union[GpuUse, _Mapping]]] = ..., problems: _Optional[_Iterable[str]] = ..., faults: _Optional[_Iterable[str]] = ..., starts: _Optional[_Iterable[str]] = ...) -> None: ...
+    start_check: str
+    def __init__(self, node: _Optional[str] = ..., facts: _Optional[_Union[NodeFacts, _Mapping]] = ..., uses: _Optional[_Iterable[_Union[GpuUse, _Mapping]]] = ..., problems: _Optional[_Iterable[str]] = ..., faults: _Optional[_Iterable[str]] = ..., starts: _Optional[_Iterable[str]] = ..., start_check: _Optional[str] = ...) -> None: ...
 
 class DescribeReply(_message.Message):
-    __slots__ = ("want_facts", "peers")
+    __slots__ = ("want_facts", "peers", "check_starts")
     class PeersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -59,9 +61,11 @@ class DescribeReply(_message.Message):
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     WANT_FACTS_FIELD_NUMBER: _ClassVar[int]
     PEERS_FIELD_NUMBER: _ClassVar[int]
+    CHECK_STARTS_FIELD_NUMBER: _ClassVar[int]
     want_facts: bool
     peers: _containers.ScalarMap[str, str]
-    def __init__(self, want_facts: _Optional[bool] = ..., peers: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    check_starts: bool
+    def __init__(self, want_facts: _Optional[bool] = ..., peers: _Optional[_Mapping[str, str]] = ..., check_starts: _Optional[bool] = ...) -> None: ...
 
 class NodeFacts(_message.Message):
     __slots__ = ("address", "cpus", "memory_bytes", "launcher", "capabilities", "gpus", "driver", "version", "tmp_bytes")

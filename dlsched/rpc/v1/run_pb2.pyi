@@ -77,6 +77,12 @@ class Told(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TOLD_STOPPED: _ClassVar[Told]
     TOLD_FINISHED: _ClassVar[Told]
     TOLD_HANDED_OVER: _ClassVar[Told]
+
+class StartFault(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    START_FAULT_UNSPECIFIED: _ClassVar[StartFault]
+    START_FAULT_NODE: _ClassVar[StartFault]
+    START_FAULT_JOB_HERE: _ClassVar[StartFault]
 LAUNCH_MODE_UNSPECIFIED: LaunchMode
 LAUNCH_MODE_BATCH: LaunchMode
 LAUNCH_MODE_NODE: LaunchMode
@@ -124,6 +130,9 @@ TOLD_UNSPECIFIED: Told
 TOLD_STOPPED: Told
 TOLD_FINISHED: Told
 TOLD_HANDED_OVER: Told
+START_FAULT_UNSPECIFIED: StartFault
+START_FAULT_NODE: StartFault
+START_FAULT_JOB_HERE: StartFault
 
 class Term(_message.Message):
     __slots__ = ("epoch", "revision")
@@ -252,7 +261,7 @@ class StepRecord(_message.Message):
     def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., nodes: _Optional[str] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., began_at: _Optional[float] = ..., ran_s: _Optional[float] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., cpu_s: _Optional[float] = ..., peak_memory_bytes: _Optional[int] = ..., running: _Optional[bool] = ...) -> None: ...
 
 class ExitRecord(_message.Message):
-    __slots__ = ("key", "node", "reason", "code", "signal", "stop", "ran_s", "detail", "nodes", "request_id", "told", "checkpoint", "term_s", "at", "hook", "steps", "cpu_s", "peak_memory_bytes", "script_cpu_s", "script_peak_bytes")
+    __slots__ = ("key", "node", "reason", "code", "signal", "stop", "ran_s", "detail", "nodes", "request_id", "told", "checkpoint", "term_s", "at", "hook", "steps", "cpu_s", "peak_memory_bytes", "script_cpu_s", "script_peak_bytes", "stuck", "start_fault")
     KEY_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -273,6 +282,8 @@ class ExitRecord(_message.Message):
     PEAK_MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     SCRIPT_CPU_S_FIELD_NUMBER: _ClassVar[int]
     SCRIPT_PEAK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STUCK_FIELD_NUMBER: _ClassVar[int]
+    START_FAULT_FIELD_NUMBER: _ClassVar[int]
     key: RunKey
     node: str
     reason: ExitReason
@@ -293,4 +304,6 @@ class ExitRecord(_message.Message):
     peak_memory_bytes: int
     script_cpu_s: float
     script_peak_bytes: int
-    def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., node: _Optional[str] = ..., reason: _Optional[_Union[ExitReason, str]] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., stop: _Optional[_Union[StopReason, str]] = ..., ran_s: _Optional[float] = ..., detail: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., told: _Optional[_Union[Told, str]] = ..., checkpoint: _Optional[int] = ..., term_s: _Optional[float] = ..., at: _Optional[float] = ..., hook: _Optional[str] = ..., steps: _Optional[_Iterable[_Union[StepRecord, _Mapping]]] = ..., cpu_s: _Optional[float] = ..., peak_memory_bytes: _Optional[int] = ..., script_cpu_s: _Optional[float] = ..., script_peak_bytes: _Optional[int] = ...) -> None: ...
+    stuck: bool
+    start_fault: StartFault
+    def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., node: _Optional[str] = ..., reason: _Optional[_Union[ExitReason, str]] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., stop: _Optional[_Union[StopReason, str]] = ..., ran_s: _Optional[float] = ..., detail: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., told: _Optional[_Union[Told, str]] = ..., checkpoint: _Optional[int] = ..., term_s: _Optional[float] = ..., at: _Optional[float] = ..., hook: _Optional[str] = ..., steps: _Optional[_Iterable[_Union[StepRecord, _Mapping]]] = ..., cpu_s: _Optional[float] = ..., peak_memory_bytes: _Optional[int] = ..., script_cpu_s: _Optional[float] = ..., script_peak_bytes: _Optional[int] = ..., stuck: _Optional[bool] = ..., start_fault: _Optional[_Union[StartFault, str]] = ...) -> None: ...

@@ -10,6 +10,8 @@ import math
 import re
 from functools import lru_cache
 
+from dlsched.core.sums import ordered_sum
+
 _NOTHING = frozenset({"", "(null)", "N/A", "none"})
 _NO_LIMIT = frozenset({"UNLIMITED", "Partition_Limit", "INVALID", "Unknown", *_NOTHING})
 _SPAN = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(\.\d+)?")
@@ -47,7 +49,7 @@ def tres_gpus(tres: str) -> tuple[float, str]:
         elif key.startswith("gres/gpu:"):
             typed[key.removeprefix("gres/gpu:")] = float(value)
     if math.isnan(total):
-        total = sum(typed.values())
+        total = ordered_sum(typed.values())
     return total, "+".join(typed)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dlsched.core.sums import ordered_sum
 from simulate.traces.synthetic.profiles import Lognormal
 from simulate.traces.trace import FloatColumn
 
@@ -30,10 +31,10 @@ def stratified(latent: FloatColumn, rng: np.random.Generator) -> FloatColumn:
 def mixture_seconds(uniform: FloatColumn, mixture: Sequence[Lognormal]) -> FloatColumn:
     """Map uniform numbers on durations: whole seconds, at least 1 and at most 5.2e6."""
     log_s = np.linspace(math.log(SHORTEST_S / 4), math.log(LONGEST_S), _TABLE_POINTS)
-    total = sum(part.weight for part in mixture)
+    total = ordered_sum(part.weight for part in mixture)
     below = np.array(
         [
-            sum(
+            ordered_sum(
                 part.weight * math.erfc((part.mu - at) / (part.sigma * math.sqrt(2)))
                 for part in mixture
             )

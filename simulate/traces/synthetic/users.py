@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from dlsched.core.sums import ordered_sum
 from simulate.traces.trace import FloatColumn, TextColumn
 
 ZIPF_EXPONENT = 1.4
@@ -100,7 +101,7 @@ def vcs_of(user: Indices, vcs: Mapping[str, float]) -> TextColumn:
     """Give every user a virtual cluster, so that the jobs' shares come near those asked for."""
     if not vcs:
         return np.full(len(user), "", dtype=object)
-    total = sum(vcs.values())
+    total = ordered_sum(vcs.values())
     wanted = {vc: len(user) * share / total for vc, share in vcs.items()}
     jobs_of_user = np.bincount(user)
     vc_of_user = np.empty(len(jobs_of_user), dtype=object)

@@ -19,6 +19,7 @@ from dlsched.client.daemon_address import find_daemon
 from dlsched.core.errors import BadInput, DlschedError
 from dlsched.daemon.settings import load_settings
 from dlsched.nodeagent.agent.settings import read_settings
+from dlsched.rpc.authority import issued_for
 
 
 def admin(*words: str) -> str:
@@ -54,6 +55,26 @@ def test_init_makes_what_a_daemon_agents_and_an_operator_read(made: Path) -> Non
     assert where.key == f"{made}/operators/admin/tls/operator.key"
 
 
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+def test_a_cluster_over_ipv6_is_made_from_an_address_with_or_without_brackets(
+    host: str, tmp_path: Path
+) -> None:
+    admin("init", str(tmp_path / "c"), "--node", "n1", "--daemon-host", host)
+    settings = load_settings(tmp_path / "c" / "dlsched.toml")
+    assert settings.daemon.listen == ("unix:/run/dlsched/daemon.sock", "[::]:7817")
+    agent = read_settings(["--config", str(tmp_path / "c" / "nodes" / "n1" / "agent.toml")])
+    assert (agent.daemon, agent.listen) == (("[::1]:7817",), "[::]:7818")
+    assert "::1" in issued_for((tmp_path / "c" / "tls" / "daemon.crt").read_bytes())[1]
+
+
+def test_capital_letters_in_node_names_are_small_ones(tmp_path: Path) -> None:
+    made = tmp_path / "c"
+    admin("init", str(made), "--node", "GPU[1-2]", "--daemon-host", "h1")
+    assert sorted(os.listdir(made / "nodes")) == ["gpu1", "gpu2"]
+    admin("ca", "issue", "node/GPU3", "--folder", str(made))
+    assert (made / "nodes" / "gpu3").is_dir()
+
+
 def test_keys_and_configurations_are_readable_by_their_owner_only(made: Path) -> None:
     for pattern, number in (("*.key", 5), ("*.toml", 4)):
         files = sorted(made.rglob(pattern))
@@ -73,7 +94,7 @@ def test_init_refuses_a_folder_with_files_of_a_cluster(made: Path) -> None:
     [
         ("--node", "n[1"),
         ("--node", "n1", "--node", "n1"),
-        ("--node", "N1"),
+        ("--node", "n1", "--node", "N1"),
         ("--operator", "../x"),
         ("--socket", "relative"),
         ("--daemon-host", "a b"),

@@ -172,7 +172,7 @@ def test_the_environment_is_sent_once_without_variables_of_a_surrounding_job(
         (["-J", "x" * 300, "--", "true"], "--name: 300 bytes; at most 255"),
         (["--", "true", "\udcff"], "arguments: not valid UTF-8"),
         (["-o", "%q", "--", "true"],
-         "--output: %q is not known; known: %j %A %a %x %u %N %n %t %s %%"),
+         "--output: %q is not known; known: %j %A %a %b %J %x %u %N %n %t %s %%"),
         (["--mail-type", "END,STOP", "--", "true"],
          "--mail-type: 'STOP' is not known; known: all, array_tasks, begin, end, fail, "
          "invalid_depend, none, preempt, requeue, time_limit, time_limit_50, time_limit_80, "

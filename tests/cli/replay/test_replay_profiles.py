@@ -93,7 +93,7 @@ def test_a_job_missing_in_the_table_is_an_error_or_left_out(
         (["objective=cost", "prices=slow:1"], "cost needs the price of quick"),
         (["objective=hierarchical", "entity_weights=a:-1"], "'a:-1': the number must be 0 or more"),
         (["objective=makespan-agnostic"], "uses the speeds on v100 only, but the cluster has"),
-        (["objective=isolated-plus"], "needs mechanism=published (-o semantics=shockwave"),
+        (["objective=isolated-plus"], "is for replays only, and needs -o semantics=shockwave"),
     ],
 )
 def test_options_that_cannot_be_are_the_clients_fault(

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlsched.core.cluster import host_lists
-from dlsched.core.cluster.host_lists import expand, fold
+from dlsched import host_lists
+from dlsched.core.cluster.host_lists import expand, node_names
 from dlsched.core.errors import BadInput
+from dlsched.host_lists import fold
 from tests.counting import python_calls
 
 
@@ -97,3 +98,7 @@ def test_folding() -> None:
     assert fold(["n10", "n9", "n1"]) == "n[1,9-10]"
     assert fold(["n08", "n09", "n10", "login"]) == "login,n[08-10]"
     assert fold([]) == ""
+
+
+def test_capital_letters_in_names_of_live_nodes_are_small_ones() -> None:
+    assert node_names("node", ["GPU[08-09]", "gpu08", "N1"]) == ["gpu08", "gpu09", "n1"]

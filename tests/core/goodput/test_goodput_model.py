@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dlsched.core.errors import BadInput
 from dlsched.core.goodput.batch import best_batch, best_batches
-from dlsched.core.goodput.efficiency import UNKNOWN_NOISE, efficiency, gain, noise_scale
+from dlsched.core.goodput.efficiency import UNKNOWN_NOISE, efficiency, gain
 from dlsched.core.goodput.params import BatchLimits, GradParams, PerfParams
 from dlsched.core.goodput.throughput import (
     accumulation_time,
@@ -153,11 +153,9 @@ def test_a_part_that_is_whole_but_for_rounding_is_whole() -> None:
     assert (int(best.local), int(best.accumulation)) == (256, 0)
 
 
-def test_gain_and_noise_where_nothing_is_known() -> None:
+def test_gain_where_nothing_is_known() -> None:
     assert efficiency(UNKNOWN_NOISE, 64.0) == 1
     assert gain(GradParams(0.0, 0.0), 8.0) == 1
-    assert noise_scale(GRADS, 128) == 1024
-    assert noise_scale(UNKNOWN_NOISE, 128) == np.inf
 
 
 @pytest.mark.parametrize(

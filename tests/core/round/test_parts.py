@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from dlsched.composition.parts import build_parts
-from dlsched.composition.settings import resolve_semantics
+from simulate.published.profiles import semantics_of
 
 
 def test_a_part_that_cannot_read_its_state_begins_anew_in_all_its_stages(
     lab: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = lab.settings("synergy")
-    parts = build_parts(settings, resolve_semantics(settings))
+    parts = build_parts(settings, semantics_of(settings))
     old = parts.scheduling
     assert parts.host is old  # one object fills both stages
 

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlsched.core.cluster.description import VirtualCluster
-from dlsched.core.cluster.site_rules import Account, SiteRules
+from dlsched.core.cluster.site_rules import SiteRules
 from dlsched.core.errors import BadInput
 from dlsched.core.sharing.fair_shares import Share, Shares, fair_shares
+from dlsched.tenants.fields import Account
 
 RULES = SiteRules(
     accounts=(

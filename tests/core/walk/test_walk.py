@@ -16,12 +16,12 @@ from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import InvariantBroken, PolicyFailed
 from dlsched.core.invariants import check_occupancy
-from dlsched.core.semantics import BLOX
 from dlsched.core.stage import Entitlements, PlacementPolicy
 from dlsched.core.walk.counting import choose_by_count, prefix_by_count
 from dlsched.core.walk.following import follow
 from dlsched.core.walk.walk import Walk
 from dlsched.policies.registry import make, names
+from simulate.published.blox import BLOX
 
 
 def walk_of(

@@ -20,8 +20,22 @@ from dlsched.db.records import (
     HoldChanged,
     NodeDescribed,
 )
-from dlsched.protocol.ledger import Attach, JobStatus, NodeStatus, Quarantine, SetNode
-from dlsched.protocol.messages import NodeName, Share, StopReason
+from dlsched.protocol.ledger import (
+    Attach,
+    JobStatus,
+    MemberOver,
+    NodeStatus,
+    Quarantine,
+    SetNode,
+)
+from dlsched.protocol.messages import (
+    ExitReason,
+    ExitRecord,
+    NodeName,
+    Share,
+    StartFault,
+    StopReason,
+)
 
 steps = st.lists(
     st.tuples(
@@ -183,9 +197,9 @@ def test_packing_and_restarting_leave_what_policies_see(live: Any, script: Any) 
 
     def note(lab: Any, now: float) -> None:
         snapshot = take_snapshot(lab.state, "full", now)
-        alive = snapshot.columns["status"] < 4
+        alive = snapshot.table.status < 4
         names = ("job", "gang", "status", "attained", "starts", "gpus_now", "submit_time")
-        seen[-1].append([snapshot.columns[name][alive].tolist() for name in names])
+        seen[-1].append([getattr(snapshot.table, name)[alive].tolist() for name in names])
 
     script = [step for step in script if step[0] not in ("restart", "round", "fill")]
     for learn_from in (512, 0):
@@ -382,6 +396,23 @@ def test_updated_fields_count_from_the_next_round_on(live: Any) -> None:
     assert lab.live.position(fast) == 1
 
 
+def test_an_update_of_a_job_changes_what_it_names_and_nothing_else(live: Any) -> None:
+    """Neither when a running job has begun, nor what it has used, nor a waiting one's place."""
+    lab = live.LiveLab((4, 4), parts={"scheduling": "fifo"})
+    jobs = [lab.submit(5.0, 2), lab.submit(6.0, 8)]
+    for at in (20.0, 40.0):
+        lab.round(at)
+    assert set(lab.running()) == {jobs[0]}
+    columns = {name: lab.live.jobs[name] for name in lab.live.jobs.kinds}
+    before = {name: values.copy() for name, values in columns.items()}
+    for job in jobs:
+        changed = {"comment": "x", "time_limit_s": 500.0}
+        lab.write(50.0, Attach(FieldsChanged(job=job, fields=changed, actor="ann")))
+    other = [name for name, was in before.items() if was.tobytes() != columns[name].tobytes()]
+    assert other == ["time_limit"]
+    assert columns["first_start"][lab.live.jobs.row_of[jobs[0]]] == 20.0
+
+
 def test_the_reported_memory_of_a_node_bounds_its_jobs(live: Any) -> None:
     lab = live.LiveLab((4, 4))
     for name in ("n1", "n2"):
@@ -389,3 +420,29 @@ def test_the_reported_memory_of_a_node_bounds_its_jobs(live: Any) -> None:
     jobs = [lab.submit(0.0, 1, cpus=6) for _ in range(3)]
     lab.round(1.0)
     assert set(lab.running()) == set(jobs[:2])
+
+
+@pytest.mark.parametrize("fault", [StartFault.NODE, StartFault.JOB_HERE])
+def test_a_start_that_fails_after_another_rank_has_executed_pauses_its_job(
+    live: Any, fault: StartFault
+) -> None:
+    lab = live.LiveLab((2, 2))
+    job = lab.submit(0.0, gang=(2, 2))
+    pauses = []
+    for now in (1.0, 100.0):
+        lab.round(now)
+        run = lab.ledger.live_run(job)
+        for name, found in (("n1", fault), ("n2", None)):
+            end = ExitRecord(
+                key=run.key,
+                node=NodeName(name),
+                reason=ExitReason.EXITED,
+                code=1,
+                ran_s=2.0,
+                start_fault=found,
+            )
+            lab.write(now + 5.0, MemberOver(run.key.run_id, NodeName(name), exit=end))
+        assert lab.ledger.jobs[job].status is JobStatus.PENDING
+        columns, row = lab.live.jobs, lab.live.jobs.row_of[job]
+        pauses.append(columns.get("not_before", row) - now - 5.0)
+    assert pauses == [1.0, 2.0]

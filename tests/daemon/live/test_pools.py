@@ -60,7 +60,7 @@ def may_use(key: tuple[Any, ...], node: LiveNode, rules: ClusterRules) -> bool:
         and (not by_type or node.may_give(by_type))
         and (not only or node.name in only)
         and node.name not in without
-        and not node.tmp_gb * GB < tmp_bytes
+        and not node.facts.tmp_gb * GB < tmp_bytes
         and holds(alternatives_of(constraint), features)
     )
 

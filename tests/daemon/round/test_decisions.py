@@ -13,7 +13,6 @@ from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.errors import BadInput, PolicyFailed
 from dlsched.daemon.round.codec import decode, encode
 from dlsched.daemon.round.decide import decide
-from dlsched.daemon.round.offline import decide_snapshot
 from dlsched.daemon.round.plan import carry_out, due, refuse_offences, verify
 from dlsched.daemon.round.policy_state import PolicyState
 from dlsched.daemon.round.snapshot import LiveSnapshot
@@ -126,13 +125,14 @@ def some_lab(live: Any, policy: str = "las") -> Any:
 def test_a_saved_snapshot_is_decided_equally_offline(live: Any) -> None:
     lab = some_lab(live)
     snapshot = take_snapshot(lab.state, "full", 61.0)
-    assert decide_snapshot(snapshot.to_bytes()).to_bytes() == decide(snapshot).to_bytes()
-    other = decide_snapshot(snapshot.to_bytes(), parts={"scheduling": "fifo"})
+    saved = LiveSnapshot.from_bytes(snapshot.to_bytes())
+    assert decide(saved).to_bytes() == decide(snapshot).to_bytes()
+    other = decide(saved.under(saved.settings.with_policy({"scheduling": "fifo"}, ())))
     assert other.policy == "fifo"
     assert not other.suspended
     for data in (b"", b"nonsense", encode({"format": 7}), encode({"format": 1})):
         with pytest.raises(BadInput):
-            decide_snapshot(data)
+            LiveSnapshot.from_bytes(data)
 
 
 def test_a_part_whose_state_another_release_has_kept_begins_anew(

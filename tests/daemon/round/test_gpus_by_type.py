@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dlsched.core.cluster.gpus_by_type import by_type_of
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.daemon.live.placement_constraints import PlacementConstraints
 from dlsched.daemon.round.decide import decide
@@ -101,13 +102,13 @@ def test_a_snapshot_keeps_the_types_and_is_no_longer_without_them(live: Any) -> 
     for _ in range(50):
         lab.submit(0.0, 2, gang=(2,))
     before = take_snapshot(lab.state, "full", 1.0)
-    assert before.gpus_by_type == {}
+    assert before.table.gpus_by_type == {}
     lab.submit(0.0, 4, gang=(4,), gpus_by_type="a100:2,v100:2")
     snapshot = take_snapshot(lab.state, "full", 1.0)
-    assert snapshot.gpus_by_type == {50: "a100:2,v100:2"}
+    assert snapshot.table.gpus_by_type == {50: by_type_of("a100:2,v100:2")}
     assert [nodes for _, nodes in snapshot.pools] == [b"\x07", b"\x05"], "only mixed nodes"
     again = LiveSnapshot.from_bytes(snapshot.to_bytes())
-    assert again.gpus_by_type == snapshot.gpus_by_type
+    assert again.table.gpus_by_type == snapshot.table.gpus_by_type
     assert decide(again).to_bytes() == decide(snapshot).to_bytes()
 
 

@@ -58,3 +58,36 @@ def test_while_nodes_are_not_heard_no_turn_follows_at_once(
             assert await sleeps_after_a_turn(rounds, monkeypatch, now)
 
     asyncio.run(script())
+
+
+def test_a_daemon_that_loses_the_lead_while_it_enforces_decides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def script() -> None:
+        async with Running(settings_of(tmp_path)) as running:
+            rounds, driver = running.daemon.rounds, running.daemon.driver
+            await rounds.stop()
+            looked = []
+            monkeypatch.setattr(
+                "dlsched.daemon.rounds.place_host_only", lambda *_: looked.append(1)
+            )
+            monkeypatch.setattr("dlsched.daemon.rounds.leader.recovering", lambda *_: False)
+
+            async def stays(_cluster: object) -> None:
+                pass
+
+            async def loses_the_database(_cluster: object) -> None:
+                driver.store_down = "away"
+
+            async def loses_the_lead(_cluster: object) -> None:
+                driver.store_down = ""
+                driver.step(leader.Deposed(boottime()))
+
+            for enforced in (stays, loses_the_database, loses_the_lead):
+                driver.store_down, rounds._look_at = "", 0.0
+                monkeypatch.setattr("dlsched.daemon.rounds.enforce", enforced)
+                rounds.wake()
+                await rounds._turn()
+                assert len(looked) == 1
+
+    asyncio.run(script())

@@ -105,6 +105,28 @@ def test_work_that_was_handed_over_is_lost_with_the_run_that_has_it(live: Any) -
     assert lab.live.jobs.get("executed", row) == 0
 
 
+@pytest.mark.parametrize("saved_s", [0.0, 9.0])
+def test_work_that_was_handed_over_is_kept_over_a_restart(live: Any, saved_s: float) -> None:
+    lab = lab_of(live)
+    job = elastic(lab, 0.0)
+    lab.round(1.0)
+    if saved_s:
+        run_id = lab.ledger.live_run(job).key.run_id
+        lab.live.accounting.checkpoint(job, run_id, 1.0 + saved_s)
+    begin(lab, 20.0, carry_out(lab.decide(20.0), lab.state))
+    hand_over(lab, 31.0, job)
+
+    def work() -> list[float]:
+        row = lab.live.jobs.row_of[job]
+        return [lab.live.jobs.get(name, row) for name in ("executed", "saved", "lost_s")]
+
+    assert work() == pytest.approx([30.0, saved_s, 0.0])
+    lab.restart(31.0)
+    assert work() == pytest.approx([30.0, saved_s, 0.0])
+    end(lab, 41.0, lab.ledger.live_run(job).key.run_id)
+    assert work() == pytest.approx([saved_s, saved_s, 40.0 - saved_s])
+
+
 def test_a_job_that_has_not_asked_for_it_is_stopped(live: Any) -> None:
     lab = lab_of(live)
     job = elastic(lab, 0.0, in_place=False)

@@ -15,9 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dlsched.core.cluster.description import Cluster, Node
+from dlsched.core.cluster.site_rules import SiteRules
+from dlsched.daemon.live.nodes import ClusterRules
+from dlsched.daemon.live.tenant_limits import limits_of_classes
 from dlsched.daemon.round.plan import carry_out, verify
 from dlsched.db.records import CheckpointCommitted
 from dlsched.protocol.ledger import Attach, JobStatus
+from dlsched.tenants.fields import PriorityClass
+from dlsched.tenants.fields import PriorityClass as PriorityClassRow
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +53,9 @@ class Driver:
         tenants: list[str],
         killed: bool = False,
         shares: Sequence[float | None] = (),
+        classes: Sequence[str] = (),
     ) -> None:
+        self.classes = classes or [""] * len(jobs)  # in the order of arrival
         self.shares = shares or [None] * len(jobs)  # of a GPU, in the order of arrival
         self.killed = killed  # the daemon is killed before each decision
         self.figures: dict[int, tuple[int, int, float]] = {}
@@ -74,6 +82,7 @@ class Driver:
                 while upcoming < len(self.arrivals) and self.arrivals[upcoming][0] <= now:
                     _, gpus, duration, user = self.arrivals[upcoming]
                     says = {"expected_s": float(duration), "gpu_share": self.shares[upcoming]}
+                    says["priority_class"] = self.classes[upcoming]
                     job = self.lab.submit(now, gpus, user=user, **says)
                     self.left[job] = float(duration)
                     upcoming += 1
@@ -109,7 +118,9 @@ class Driver:
 
     def decide(self, now: float, mode: str) -> None:
         if self.killed:
+            limits = self.lab.live.eligibility.tenant_limits
             self.lab.restart(now)
+            self.lab.live.set_quotas(limits.quotas, limits.parents)  # as stored tenants are read
         state = self.lab.state
         decided = self.lab.decide(now, mode)
         problems = verify(decided, state.live)
@@ -236,6 +247,26 @@ def test_every_placement_agrees_with_the_replay(
 def test_jobs_that_need_part_of_a_gpu_share_it_as_in_a_replay(
     live: Any, lab: Any, policy: str, killed: bool, jobs: Any, shares: list[float | None]
 ) -> None:
+    compare_parts(live, lab, policy, jobs, shares, killed=killed)
+
+
+def test_time_on_gpus_that_were_given_after_its_decision_counts_under_gavel(
+    live: Any, lab: Any
+) -> None:
+    jobs = [(0, 3, 84), (60, 1, 232), (282, 6, 265), (58, 5, 222), (60, 5, 366), (20, 2, 400),
+            (133, 2, 326), (0, 5, 334), (0, 4, 202)]  # fmt: skip
+    compare_parts(live, lab, "gavel", jobs, [0.5, 0.3, 0.3, 0.3, 0.3, 0.5, 0.3, 0.5, 0.3])
+
+
+def compare_parts(
+    live: Any,
+    lab: Any,
+    policy: str,
+    jobs: Any,
+    shares: list[float | None],
+    *,
+    killed: bool = False,
+) -> None:
     jobs = sorted(((at, 1 + gpus // 3, length) for at, gpus, length in jobs), key=lambda j: j[0])
     shares = shares[: len(jobs)]
     engine = lab.engine(lab.trace(jobs), policy, cluster="2x3", clock="rounds", round_s=ROUND_S)
@@ -280,3 +311,47 @@ def test_a_contended_trace_has_many_preemptions_to_agree_about(
     assert int(result.jobs.preemptions.sum()) > 10
     for how in ({}, {"killed": True}, {"learn_from": 0}):
         compare(live, lab, policy, jobs, ["ann"] * len(jobs), options=options, **how)
+
+
+@pytest.mark.parametrize(
+    ("policy", "killed"),
+    [
+        *(
+            (policy, False)
+            for policy in (*POLICIES, "multifactor", "afs", "optimus", "gandiva-fair")
+        ),
+        *((policy, True) for policy in POLICIES),
+    ],
+)
+@settings(max_examples=8)
+@given(
+    jobs=trace_of,
+    users=st.lists(st.sampled_from(["ann", "bob"]), min_size=12, max_size=12),
+    classes=st.lists(st.sampled_from(["", "idle", "urgent", "urgent"]), min_size=12, max_size=12),
+    limits=st.tuples(st.integers(1, 7), st.none() | st.integers(1, 5)),
+)
+def test_limits_on_gpus_hold_as_in_a_replay(
+    live: Any, lab: Any, policy: str, killed: bool, jobs: Any, users: Any, classes: Any, limits: Any
+) -> None:
+    most = min(limits[0], limits[1] or 8)
+    chosen = sorted(zip(jobs, users, classes, strict=False), key=lambda each: each[0][0])
+    jobs = [
+        (at, min(gpus, most) if kind == "urgent" else gpus, length)
+        for (at, gpus, length), _, kind in chosen
+    ]
+    users, classes = [user for _, user, _ in chosen], [kind for _, _, kind in chosen]
+    urgent = PriorityClass(name="urgent", gpus=limits[0], gpus_per_user=limits[1])
+    rules = SiteRules(classes=(urgent, PriorityClass(name="idle")))
+    nodes = [Node(name=name, gpus=4, gpu_type="gpu") for name in ("n1", "n2")]
+    trace = lab.trace(jobs, user=users, **{"class": classes})
+    cluster = Cluster(nodes, rules=rules)
+    table = lab.run(trace, policy, cluster=cluster, clock="rounds", round_s=ROUND_S).jobs
+    small = live.LiveLab(parts={"scheduling": policy}, round_s=ROUND_S,
+                         rules=ClusterRules(site=rules))  # fmt: skip
+    stored = PriorityClassRow(name="urgent", gpus=limits[0], gpus_per_user=limits[1])
+    small.live.set_quotas(limits_of_classes([stored]), {})
+    driver = Driver(small, jobs, users, killed, classes=classes)
+    driver.run()
+    for row in range(len(jobs)):
+        got = (driver.started[row + 1], driver.finished[row + 1])
+        assert got == pytest.approx((table.first_start_time[row], table.finish_time[row])), row + 1

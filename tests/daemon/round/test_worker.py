@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -66,6 +67,7 @@ def snapshot_under(live: Any, policy: str, *options: str) -> tuple[Any, LiveSnap
         ("bad-endless", (), {"time_limit_s": 1.0}, "longer than 1 s and was ended"),
         ("bad-hungry", (), {"memory_bytes": 2**31}, "MemoryError"),
         ("bad-dying", (), {}, "its process ended (exit 3)"),
+        ("bad-answering", (), {}, "it answered request 0 instead of"),
         ("bad-exiting", (), {}, "it wanted to end its process: SystemExit(0)"),
     ],
 )
@@ -146,11 +148,62 @@ def test_an_abandoned_round_leaves_no_answer_behind(live: Any, with_worker: Any)
     with_worker(given_up)
 
 
+def test_a_start_that_was_given_up_leaves_no_answer_behind(live: Any) -> None:
+    lab, _ = snapshot_under(live, "las")
+    good = take_snapshot(lab.state, "full", 61.0)
+
+    async def given_up() -> None:
+        worker = PolicyWorker()
+        try:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await worker.start()
+            assert (await worker.decide(good)).to_bytes() == decide(good).to_bytes()
+        finally:
+            await worker.close()
+
+    asyncio.run(given_up())
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_whatever_happens_to_a_worker_no_answer_is_another_request_s(
+    live: Any, with_worker: Any, seed: int
+) -> None:
+    """Requests that are cut short at any time, a worker that stands still, goes on or dies."""
+    lab, _ = snapshot_under(live, "las")
+    asked = [take_snapshot(lab.state, "full", 61.0)]
+    lab.submit(3.0, 4)
+    asked.append(take_snapshot(lab.state, "full", 62.0))
+    wanted = [decide(each).to_bytes() for each in asked]
+    assert wanted[0] != wanted[1]
+    draw = random.Random(seed)
+
+    async def requests(worker: PolicyWorker) -> None:
+        for _ in range(12):
+            which, what, pid = draw.randrange(2), draw.randrange(4), worker.pid
+            if pid is not None and what == 1:
+                os.kill(pid, signal.SIGKILL)
+            if pid is not None and what == 2:
+                os.kill(pid, signal.SIGSTOP)
+                asyncio.get_running_loop().call_later(draw.uniform(0.0, 0.2), go_on, pid)
+            with contextlib.suppress(PolicyFailed, TimeoutError):
+                async with asyncio.timeout(draw.choice([0.001, 0.01, 0.1, 30.0])):
+                    assert (await worker.decide(asked[which])).to_bytes() == wanted[which]
+        assert (await worker.decide(asked[0])).to_bytes() == wanted[0]
+
+    def go_on(pid: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+    with_worker(requests)
+
+
 REFUSED: list[tuple[dict[str, str], tuple[str, ...], str]] = [
     ({"scheduling": "nope"}, (), "policy 'nope' is not known; known: fifo,"),
     ({"scheduling": "las", "placement": "nope"}, (), "placement 'nope' is not known"),
     ({"scheduling": "las"}, ("speed=1",), "-o speed: neither las nor the other parts"),
     ({"scheduling": "las"}, ("guard_s=x",), "option las.guard_s must be a number, not 'x'"),
+    ({"scheduling": "gavel"}, ("objective=isolated-plus",), "is for replays only"),
     ({"scheduling": "las"}, ("nonsense",), "-o 'nonsense' does not read KEY=VALUE"),
     ({"scheduling": "srtf", "estimator": "oracle"}, (), "needs durations that only a replay"),
     ({"magic": "las"}, (), "'magic' is no stage of a live round"),

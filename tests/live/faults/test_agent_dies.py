@@ -36,18 +36,35 @@ def test_ends_while_the_agent_was_away_are_kept(small: LocalCluster) -> None:
 
 
 def test_a_run_that_was_lost_with_its_keeper_is_charged(small: LocalCluster) -> None:
-    job = small.submit("echo up; sleep 600", nodelist="n1", gpus="2")
+    job = small.submit("echo up; sleep 600", nodelist="n1", gpus="2", no_requeue=True)
     eventually("it began", lambda: small.output(job))
     began = time.time()
     (record,) = (small.folder / "n1" / "state").glob("jobs/*/run.json")
     keeper = psutil.Process(json.loads(record.read_text())["keeper"]["pid"])
     eventually("it has run for a second", lambda: time.time() > began + 1.0)
     keeper.kill()
-    small.until(job, "FAILED")
+    small.until(job, "NODE_FAIL")
     [shown] = json.loads(small.cli("history", "-j", str(job), "--json"))["jobs"]
     assert "keeper-lost" in shown["reason"]
     assert shown["run_s"] >= 1.0
     assert shown["gpu_s"] == pytest.approx(2 * shown["run_s"], abs=0.02)  # both are rounded
+
+
+def test_a_job_whose_keeper_is_lost_begins_once_more_and_is_not_charged(
+    small: LocalCluster,
+) -> None:
+    """Fault row C3: also while it is giving way."""
+    runs = small.folder / "runs"
+    script = f"trap '' TERM; echo $DLSCHED_RUN >>{runs}; [ $DLSCHED_RUN = 1 ] || exit 0; sleep 600"
+    job = small.submit(script, nodelist="n1", gpus="2", retries="0", grace="10m")
+    eventually("it began", runs.exists)
+    (record,) = (small.folder / "n1" / "state").glob(f"jobs/{job}.*/run.json")
+    keeper = psutil.Process(json.loads(record.read_text())["keeper"]["pid"])
+    small.cli("requeue", str(job))
+    eventually("it is leaving", lambda: small.job(job).state == "COMPLETING")
+    keeper.kill()
+    done = small.until(job, "COMPLETED")
+    assert (done.starts, done.failures, runs.read_text()) == (2, 0, "1\n2\n")
 
 
 def test_a_silent_node_keeps_its_jobs_until_an_operator_confirms_it_down(

@@ -14,8 +14,8 @@ from dlsched.client.daemon_client import filter_of
 from dlsched.core.errors import DlschedError
 from dlsched.system.fault_points import DAEMON
 from dlsched.torture.local_cluster import LocalCluster, eventually
-from dlsched.torture.witnessed import Witnessed
 from tests.live.conftest import DATABASES, SELDOM_POSTGRES, database_of
+from tests.live.witnessed import Witnessed
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from dlsched.client.daemon_client import Client
 from dlsched.core.errors import DlschedError
 from dlsched.protocol.timing import STALE_S
 from dlsched.torture.local_cluster import LocalCluster, eventually, free_port
-from dlsched.torture.witnessed import Witnessed
+from tests.live.witnessed import Witnessed
 from tests.postgres import PostgresCluster
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from dlsched.client.daemon_client import filter_of
 from dlsched.core.errors import DlschedError
 from dlsched.torture.local_cluster import LocalCluster, eventually
 from dlsched.torture.relay import Relay
-from dlsched.torture.witnessed import Witnessed
+from tests.live.witnessed import Witnessed
 from tests.postgres import PostgresCluster
 
 pytestmark = pytest.mark.slow

@@ -13,9 +13,9 @@ from dlsched.client.records import Node
 from dlsched.core.errors import BadInput
 from dlsched.daemon.settings import load_settings
 from dlsched.torture.local_cluster import LocalCluster, eventually
-from dlsched.torture.witnessed import Witnessed
 from tests.live.conftest import SELDOM_POSTGRES, database_of
 from tests.live.faults.networked_cluster import SHORT, has_settled
+from tests.live.witnessed import Witnessed
 
 pytestmark = pytest.mark.slow
 # the test itself is the power strip: the command asks, and waits for the answer

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -121,3 +123,30 @@ def test_a_second_agent_of_one_name_is_refused_and_said(small: LocalCluster) -> 
         assert (small.job(job).starts, small.output(job)) == (1, "began\n")
     finally:
         small.processes["n1"] = first
+
+
+BOOT = "/proc/sys/kernel/random/boot_id"
+OTHER_BOOT = ("unshare", "--mount", "sh", "-c", f'mount --bind "$0" {BOOT} && exec "$@"')
+
+
+def test_a_cloned_machine_is_refused_while_the_registered_one_is_heard(small: LocalCluster) -> None:
+    boot = small.folder / "boot_id"
+    boot.write_text(f"{uuid.uuid4()}\n")
+    if subprocess.run(
+        [*OTHER_BOOT, str(boot), "true"], check=False, capture_output=True
+    ).returncode:
+        pytest.skip("needs the rights to give a process another boot id")
+    job = small.submit(f"echo began >>{small.folder}/runs; sleep 600", nodelist="n1")
+    runs = small.folder / "runs"
+    eventually("it began", runs.exists)
+    home = small.folder / "clone"
+    shutil.copytree(small.folder / "n1" / "state", home / "state")
+    config = (small.folder / "n1" / "agent.toml").read_text().replace("/n1/", "/clone/")
+    (home / "agent.toml").write_text(config)
+    words = ("dlsched.nodeagent", "--config", str(home / "agent.toml"))
+    small._start("clone", *words, under=(*OTHER_BOOT, str(boot)))
+    eventually("the clone says so", lambda: "of another boot than" in small.log("clone"))
+    assert "an agent is refused: it is of another boot" in small.cli("nodes", "n1")
+    assert small.cli("logs", str(job)) == ""  # it writes elsewhere; the agent of the job answers
+    assert (small.job(job).state, small.job(job).starts) == ("RUNNING", 1)
+    assert runs.read_text() == "began\n"

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from dlsched.torture.local_cluster import eventually
@@ -25,6 +27,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can make networks"),
 ]
+FREEZER = Path("/sys/fs/cgroup/freezer")
 STAMPS = 'while :; do echo "$DLSCHED_RUN $(date +%s.%N)" >>"{file}"; sleep 0.05; done'
 Cut = Callable[[NetworkedCluster, str, list[str]], None]
 
@@ -129,6 +132,46 @@ def test_a_job_that_its_node_has_frozen_starts_elsewhere(
     assert networked.job(job.job).starts == 2
     held.end()
     job.end()
+
+
+@pytest.mark.skipif(not (FREEZER / "tasks").exists(), reason="needs the v1 freezer")
+def test_a_job_that_did_not_obey_before_its_node_was_cut_off_waits_for_it(
+    networked: NetworkedCluster,
+) -> None:
+    """Fault row C19: a lease fences only what obeys; the freezer holds it against SIGKILL."""
+    job = Stamped(networked, "--grace", "1s")
+    cage = FREEZER / f"dlsched-test-{time.monotonic_ns()}"
+    cage.mkdir()
+    try:
+        mine = f"DLSCHED_JOB_ID={job.job}".encode()
+        found = [p.pid for p in psutil.process_iter() if mine in _environment(p.pid)]
+        for pid in found:
+            (cage / "tasks").write_text(str(pid))
+        (cage / "freezer.state").write_text("FROZEN")
+        state = cage / "freezer.state"
+        eventually("it is stuck", lambda: found and state.read_text().strip() == "FROZEN")
+        networked.cli("requeue", str(job.job))
+        eventually("it is leaving", lambda: networked.job(job.job).state == "COMPLETING")
+        job.cut(LEAVES["isolated"])
+        told = f"{job.node} is late: job {job.job} was being stopped there, and waits"
+        eventually("the leader says so", lambda: told in networked.cli("admin", "status"))
+        assert {run for run, _ in job.stamps} == {1}
+        networked.network.heal()
+        networked.wait_until_up()
+        assert {run for run, _ in job.stamps} == {1}
+    finally:
+        (cage / "freezer.state").write_text("THAWED")
+    eventually("it is gone", lambda: not (cage / "tasks").read_text())
+    cage.rmdir()
+    eventually("its next run begins", lambda: job.stamps[-1][0] == 2)
+    job.end()
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 @pytest.mark.parametrize("how", each(STAYS, {"the daemon is not heard"}))

@@ -7,12 +7,15 @@ go on under the new daemon, its clients too.
 from __future__ import annotations
 
 import signal
+import sqlite3
 import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
+from contextlib import closing
 from io import BytesIO
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
@@ -66,6 +69,29 @@ class Upgraded(LocalCluster):
         process.send_signal(signal.SIGTERM)
         process.wait(120)
 
+    def back_up(self) -> None:
+        """Copy the database as an operator does before an upgrade, while users submit jobs."""
+        done, jobs = Event(), list[int]()
+
+        def submit() -> None:
+            while not done.is_set():
+                jobs.append(self.submit("true", hold=True))
+
+        copy, config = self.folder / "before.db", str(self.folder / "dlsched.toml")
+        submitting = Thread(target=submit)
+        submitting.start()
+        try:
+            eventually("there is a load", lambda: len(jobs) > 5)
+            self.cli("admin", "backup", str(copy), "--config", config)
+        finally:
+            done.set()
+            submitting.join()
+        self.cli("cancel", "-y", *map(str, jobs))
+        with closing(sqlite3.connect(copy)) as connection:
+            assert connection.execute("PRAGMA quick_check").fetchone() == ("ok",)
+            (known,) = connection.execute("SELECT count(*) FROM jobs").fetchone()
+        assert known > 5
+
     def with_new_daemon(self) -> None:
         """Upgrade the daemon, and its tables with it."""
         self.stop("daemon")
@@ -104,6 +130,7 @@ def test_jobs_run_on_while_first_the_daemon_and_then_the_nodes_are_upgraded(
     for job, count in ((alone, 1), (gang, 2), *((job, 1) for job in others)):
         eventually("it began", lambda j=job, c=count: cluster.output(j).split() == ["begun"] * c)
 
+    cluster.back_up()
     cluster.with_new_daemon()
     for job in (alone, gang, *others):
         cluster.until(job, "RUNNING")

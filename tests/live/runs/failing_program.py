@@ -3,7 +3,7 @@
     python failing_program.py fail|exit|hang|evaluate|ddp RANK STEP [GATE]
 
 `ddp` fails as `fail` does, in a training with PyTorch. With GATE, no rank goes on from that step
-before there is a file of this name.
+before there is a file of this name and the run has lasted too long to pause after it has failed.
 """
 
 from __future__ import annotations
@@ -13,14 +13,21 @@ import time
 from pathlib import Path
 
 from dlsched.job import attach
+from dlsched.protocol.ledger.ends import pause_after
 
+began_at = time.monotonic()  # its run has executed since before
 what, bad_rank, bad_step = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 gate = Path(sys.argv[4]) if len(sys.argv) > 4 else None
 
 
+def may_be_repeated() -> bool:
+    """Whether the run, if it fails now, is repeated in place on a machine of any speed."""
+    return time.monotonic() - began_at > pause_after(1)
+
+
 def read_batch(rank: int, step: int) -> float:
     """Give a batch, unless this is the rank and the step at which something goes wrong."""
-    while step == bad_step and gate is not None and not gate.exists():
+    while step == bad_step and gate is not None and not (gate.exists() and may_be_repeated()):
         time.sleep(0.05)
     mark = Path(f"went-wrong-{job.runtime.job}")
     if rank == bad_rank and step == bad_step and not mark.exists():

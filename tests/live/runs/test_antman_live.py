@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import sys
 import time
@@ -13,7 +14,10 @@ import pytest
 
 from dlsched.torture.local_cluster import LocalCluster, eventually
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch"),
+]
 PROGRAM = Path(__file__).with_name("paced_program.py")
 STEP_S = 0.05
 LIMIT = re.compile(r"limit job=(\d+) share=(\d+)")

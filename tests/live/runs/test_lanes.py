@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shlex
@@ -17,7 +18,10 @@ import pytest
 
 from dlsched.torture.local_cluster import LocalCluster, eventually
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch"),
+]
 
 PROGRAM = Path(__file__).with_name("lane_program.py")
 STEP_BYTES = 160 * 1024**2

@@ -33,7 +33,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 def measured(cluster: LocalCluster) -> list[float]:
     """GiB that jobs were seen to use on a GPU, as rounds know it."""
     cluster.cli("admin", "snapshot", "-o", "now")
-    memory = read_snapshot(str(cluster.folder / "now")).columns["gpu_memory"]
+    memory = read_snapshot(str(cluster.folder / "now")).table.gpu_memory
     return sorted(memory[memory > 0].tolist())
 
 

@@ -158,14 +158,14 @@ def test_what_was_written_before_a_keeper_was_killed_stays_in_the_file(
     """The other node loses nothing; here the kernel may kill the writer with its keeper."""
     said = f"{cluster.out}/keeper-last"
     script = f"k=0; while :; do k=$((k+1)); echo line-$k; echo $k >{said}.$RANK; done"
-    job = started(cluster, script, "-o", f"{cluster.out}/%j.%n.out")
+    job = started(cluster, script, "--no-requeue", "-o", f"{cluster.out}/%j.%n.out")
     last = [Path(f"{said}.{rank}") for rank in range(4)]
     eventually("all write", lambda: all(len(written(cluster, job, r)) > 9 for r in range(4)))
     before = [len(written(cluster, job, rank)) for rank in range(4)]
     (record,) = (cluster.folder / "n1").glob(f"**/jobs/{job}.*/run.json")
     keeper = psutil.Process(json.loads(record.read_text())["keeper"]["pid"])
     keeper.kill()
-    ended = cluster.until(job, "FAILED")
+    ended = cluster.until(job, "NODE_FAIL")
     files = [cluster.out / f"{job}.{node}.out" for node in (0, 1)]
     every = psutil.process_iter
     eventually("no writer is left", lambda: not any(_writes(p, f) for p in every() for f in files))

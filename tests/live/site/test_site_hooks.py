@@ -27,8 +27,10 @@ env >{folder}/$DLSCHED_HOOK-environment.txt
 class Hooked(LocalCluster):
     """A cluster whose agents have a prolog, an epilog and a health check."""
 
-    def __init__(self, nodes: int) -> None:
-        super().__init__(nodes=nodes, timing={**QUICK, "prepare_s": 15.0})
+    def __init__(self, nodes: int, **faults: int) -> None:
+        super().__init__(
+            nodes=nodes, timing={**QUICK, "prepare_s": 15.0}, tables={"faults": faults}
+        )
         self.hook = self.folder / "hook"
         self.hook.write_text(HOOK.format(folder=self.folder))
         self.hook.chmod(self.hook.stat().st_mode | stat.S_IXUSR)
@@ -74,7 +76,7 @@ class Hooked(LocalCluster):
 @pytest.fixture(scope="module")
 def both() -> Iterator[Hooked]:
     """Two nodes with hooks."""
-    with Hooked(nodes=2) as cluster:
+    with Hooked(nodes=2, failed_starts=1) as cluster:  # one job is enough for what is tested
         yield cluster
 
 
@@ -111,8 +113,8 @@ def test_hooks_run_before_and_after_a_job_as_root_in_a_clean_environment(hooked:
 def test_a_failing_prolog_drains_its_node_and_costs_the_job_nothing(hooked: Hooked) -> None:
     hooked.says("prolog", 'if [ $DLSCHED_NODE = n1 ]; then echo "no scratch disk"; exit 7; fi')
     job = hooked.submit("true", nodelist="n1", retries="0")
-    why = f"prolog ended with 7: no scratch disk (job {job})"
-    eventually("n1 is drained", lambda: hooked.drained("n1") == why)
+    why = f"the last: prolog ended with 7: no scratch disk (job {job})"
+    eventually("n1 is drained", lambda: hooked.drained("n1").endswith(why))
     waiting = hooked.job(job)
     assert (waiting.state, waiting.failures) == ("PENDING", 0)
     assert "no scratch disk" in hooked.cli("show", str(job))
@@ -241,3 +243,48 @@ def test_a_failing_health_check_drains_its_node_until_an_operator_resumes_it(
     hooked.resume("n1")
     hooked.until(hooked.submit("true", nodelist="n1"), "COMPLETED")
     assert not hooked.drained("n1")
+
+
+@pytest.fixture
+def three() -> Iterator[Hooked]:
+    """Three nodes with hooks, as a site has them by default."""
+    with Hooked(nodes=3) as cluster:
+        yield cluster
+
+
+def test_a_prolog_that_fails_for_one_job_holds_it_and_drains_no_node(three: Hooked) -> None:
+    three.says("prolog", '[ "$DLSCHED_JOB_NAME" != bad ] || { echo "no such project"; exit 7; }')
+    bad = [three.submit("true", name="bad") for _ in range(2)]
+    for job in bad:
+        eventually(f"{job} is held", lambda job=job: three.job(job).held)
+        assert len(three.ran(job)) == 4, job  # a prolog and an epilog on each of two nodes
+        assert "launch failed requeued held" in three.cli("queue", "-j", str(job))
+        shown = three.cli("show", str(job))
+        assert "its prolog has failed on n" in shown
+        assert "no such project" in shown
+    good = three.submit("true")
+    three.until(good, "COMPLETED")
+    assert [three.drained(name) for name in three.names] == ["", "", ""]
+    three.says("prolog", "")
+    for job in bad:
+        three.cli("release", str(job))
+        assert three.until(job, "COMPLETED").failures == 0
+
+
+def test_a_node_whose_prolog_fails_for_different_jobs_is_drained(three: Hooked) -> None:
+    three.says("prolog", '[ "$DLSCHED_NODE" != n2 ] || { echo "no scratch disk"; exit 7; }')
+    busy = [three.submit("sleep 600", nodelist=name, gpus="4") for name in ("n1", "n3")]
+    for job in busy:
+        three.until(job, "RUNNING")
+    failed = [three.submit("true") for _ in range(3)]
+    eventually("n2 is drained", lambda: "no scratch disk" in three.drained("n2"))
+    why = "its start has failed on n2"  # once their pauses are over
+    eventually("the jobs say it", lambda: three.cli("queue").count(why) == len(failed))
+    for job in busy:
+        three.cli("cancel", str(job))
+    for job in failed:
+        assert three.until(job, "COMPLETED").nodes in (("n1",), ("n3",))
+    assert three.drained("n2").startswith("the starts of 3 jobs failed here within 10 min")
+    three.says("prolog", "")
+    three.resume("n2")
+    assert three.until(three.submit("true", nodelist="n2"), "COMPLETED").run == 1

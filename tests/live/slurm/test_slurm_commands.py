@@ -6,6 +6,7 @@ import contextlib
 import getpass
 import re
 import sqlite3
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -202,10 +203,13 @@ def test_jobs_are_changed_with_scontrol(login: LoginNode) -> None:
     ("line", "code", "told"),
     [
         ("squeue --yaml", 2, "squeue: error: --yaml: not supported; --help lists what is"),
-        ("squeue -j 999999 -h", 0, ""),
+        ("squeue -j 999999 -h", 1,
+         "squeue: error: slurm_load_jobs error: Invalid job id specified: 999999 never was, or"),
+        ("squeue -j 999998,999999 -h", 0, ""),
         ("squeue -t all,ENDED", 2,
          "squeue: error: -t: 'ENDED' is not known; known: PENDING (PD), STARTING (CF), "),
-        ("scancel 999999", 1, "scancel: error: job 999999: there is no such job"),
+        ("scancel 999999", 0, ""),
+        ("scancel -s USR1 999999", 1, "scancel: error: job 999999: there is no such job"),
         ("scancel", 2, "scancel: error: no job id given"),
         ("scontrol shutdown", 2, "scontrol: error: command 'shutdown' is not known"),
         ("scontrol update JobId=1 WCKey=x", 2, "scontrol: error: update: 'WCKey' is not known"),
@@ -233,6 +237,78 @@ def test_what_is_not_known_is_refused_in_one_line(
     assert done.stderr.count("\n") == (1 if told else 0)
 
 
+def test_a_job_that_is_over_is_cancelled_silently_and_known_for_a_while(login: LoginNode) -> None:
+    """As on a real Slurm; scripts wait with `while squeue -h -j ID | grep -q .` or by its code."""
+    over = int(login.typed("sbatch --parsable --gpus=0 -o /dev/null --wrap true"))
+    login.cluster.until(over, "COMPLETED")
+    assert login.typed(f"squeue -h -j {over}") == ""
+    assert login.typed(f"scancel {over}") == ""
+    signalled = login.run(f"scancel -s USR1 {over}")
+    assert (signalled.returncode, signalled.stdout) == (1, "")
+    alive = submitted(login, "--gpus=1 -w n1")
+    both = login.run(f"scancel {over} {alive} 999999")
+    assert (both.returncode, both.stdout, both.stderr) == (0, "", "")
+    login.cluster.until(alive, "CANCELLED")
+
+
+def test_patterns_of_slurm_name_the_files_that_slurm_names(login: LoginNode) -> None:
+    folder = login.home / "patterns"
+    folder.mkdir()
+    line = f"cd {folder}; sbatch --parsable --gpus=0 --wrap true"
+    job = int(login.typed(f"{line} -o log_%J.out"))
+    array = int(login.typed(f"{line} -a 10-11 -o log_%b_%q.out"))
+    after = int(login.typed(f"{line} -o after.out --dependency={job},{array}"))
+    login.cluster.until(after, "COMPLETED")
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == sorted([f"log_{job}.out", "log_0_%q.out", "log_1_%q.out", "after.out"])
+
+
+def test_another_job_truncates_a_log_and_later_runs_of_one_append(login: LoginNode) -> None:
+    line = "sbatch --parsable --gpus=0 -o fixed.log"
+    log = login.home / "fixed.log"
+    script = """--wrap 'echo run $DLSCHED_RUN of $SLURM_JOB_ID
+        [ $DLSCHED_RUN = 2 ] || scontrol requeue $SLURM_JOB_ID; sleep 0.1'"""
+    for _ in range(2):
+        job = int(login.typed(f"{line} {script}"))
+        login.cluster.until(job, "COMPLETED")
+        assert log.read_text() == f"run 1 of {job}\nrun 2 of {job}\n"
+    array = int(login.typed(f"{line} -a 1-3%1 --wrap 'echo $SLURM_ARRAY_TASK_ID'"))
+    last = int(login.typed(f"{line} --open-mode=append -d {array} --wrap 'echo last'"))
+    login.cluster.until(last, "COMPLETED")
+    assert sorted(log.read_text().splitlines()[2:]) == ["1", "2", "3", "last"]
+
+
+def test_a_mode_of_the_jobs_files_holds_for_those_of_its_steps(login: LoginNode) -> None:
+    step = "srun -o {name} --open-mode=truncate sh -c 'echo of run $DLSCHED_RUN'"
+    script = f"""#!/bin/bash
+#SBATCH --gpus=0 --ntasks=1 --open-mode=append -o batch.log
+echo mode $SLURM_OPEN_MODE
+srun --output kept.log sh -c 'echo of run $DLSCHED_RUN'
+{step.format(name="anew.log")}
+[ $DLSCHED_RUN = 2 ] || scontrol requeue $SLURM_JOB_ID
+sleep 0.1
+"""
+    (login.home / "steps.sh").write_text(script)
+    job = int(login.typed("sbatch --parsable steps.sh"))
+    login.cluster.until(job, "COMPLETED")
+    assert (login.home / "batch.log").read_text() == "mode a\nmode a\n"
+    assert (login.home / "kept.log").read_text() == "of run 1\nof run 2\n"
+    assert (login.home / "anew.log").read_text() == "of run 2\n"
+
+
+def test_a_folder_of_logs_that_appears_after_the_submission_is_waited_for(
+    login: LoginNode,
+) -> None:
+    line = f"sbatch --parsable --gpus=0 -o {login.home}/late-%j/out --wrap true"
+    jobs = []
+    for _ in range(5):
+        job = int(login.typed(line))
+        threading.Timer(0.3, (login.home / f"late-{job}").mkdir).start()
+        jobs.append(job)
+    for job in jobs:
+        login.cluster.until(job, "COMPLETED")
+
+
 def test_options_that_only_slurm_has_are_carried_out_or_noted(login: LoginNode) -> None:
     line = "sbatch -p debug,main -n 1 --ntasks-per-gpu=2 -G 2 --mem=0 -N 1-2 --time=9 --time-min=5 "
     line += (
@@ -255,7 +331,7 @@ def test_srun_on_a_login_node_runs_a_job_and_shows_its_output(login: LoginNode) 
     failed = login.run("srun --gpus=1 -o task.%t bash -c 'echo out; echo err >&2; exit 3'")
     assert (failed.returncode, failed.stdout) == (3, "")
     inner = "[ $SLURM_PROCID = 0 ] && exit 3; exec sleep 600"  # its task 1 is ended by TERM
-    assert login.run(f"srun --gpus=1 -n 2 bash -c '{inner}'").returncode == 3
+    assert login.run(f"srun --gpus=1 -K -n 2 bash -c '{inner}'").returncode == 3
     # two streams of one file, in any order
     assert sorted((login.home / "task.0").read_text().splitlines()) == ["err", "out"]
     unstarted = login.run("srun --gpus=1 -D /nowhere true")
@@ -283,6 +359,45 @@ def test_srun_on_a_login_node_passes_its_input_on(login: LoginNode) -> None:
     assert unstarted.returncode == 126
     assert "cannot enter working directory /nowhere" in unstarted.stderr
     assert not list(login.home.glob(".srun*"))
+
+
+FIRST = "[ $SLURM_PROCID = 0 ] && { sleep 1; echo rank0-done; } || exit 3"
+ENDLESS = "[ $SLURM_PROCID = 0 ] && { sleep 600; echo rank0-done; } || exit 3"
+
+
+@pytest.mark.parametrize(
+    ("how", "command", "code", "out"),
+    [
+        ("srun", FIRST, 3, "rank0-done\n"),
+        ("srun -K0", FIRST, 3, "rank0-done\n"),
+        ("SLURM_KILL_BAD_EXIT=1 srun --kill-on-bad-exit=0", FIRST, 3, "rank0-done\n"),
+        ("srun -K", ENDLESS, 3, ""),
+        ("srun --kill-on-bad-exit=1", ENDLESS, 3, ""),
+        ("SLURM_KILL_BAD_EXIT=1 srun", ENDLESS, 3, ""),
+        ("srun -W 1", ENDLESS, 137, ""),
+        ("SLURM_WAIT=1 srun", ENDLESS.replace("exit 3", "exit 0"), 137, ""),
+        ("srun", "exit $SLURM_PROCID", 1, ""),
+    ],
+)
+def test_a_step_ends_with_its_last_task_unless_it_is_told_otherwise(
+    login: LoginNode, how: str, command: str, code: int, out: str
+) -> None:
+    """As on a real Slurm, but that the code of a step that -K ends is that of the first failure."""
+    (login.home / "step.sh").write_text(command)
+    done = login.run(f"salloc --gpus=1 -n 2 bash -c '{how} bash step.sh 2>/dev/null'")
+    assert (done.returncode, done.stdout) == (code, out), done.stderr
+
+
+def test_srun_outside_of_a_job_knows_when_its_step_ends(login: LoginNode) -> None:
+    (login.home / "first.sh").write_text(FIRST)
+    (login.home / "endless.sh").write_text(ENDLESS)
+    done = login.run("srun --gpus=1 -n 2 bash first.sh")
+    assert (done.returncode, done.stdout) == (3, "rank0-done\n"), done.stderr
+    waited = login.run("srun --gpus=1 -n 2 -W 1 bash endless.sh")
+    assert (waited.returncode, waited.stdout) == (137, ""), waited.stderr
+    refused = login.run("salloc --gpus=1 bash -c 'srun -W x true 2>&1'")
+    assert refused.returncode == 2
+    assert "'x' is not a number of seconds" in refused.stdout
 
 
 def test_ctrl_c_cancels_an_srun_that_passes_its_input_on(login: LoginNode) -> None:
@@ -566,6 +681,6 @@ def test_the_commands_are_installed_by_one_command(login: LoginNode) -> None:
     folder.mkdir()
     written = login.typed(f"dlsched admin slurm-commands {folder}").splitlines()
     assert str(folder / "squeue") in written
-    assert login.typed(f"{folder}/squeue -h -j 999999") == ""
+    assert login.typed(f"{folder}/squeue -h -n no-such-job") == ""
     said = login.run("dlsched admin slurm-commands nowhere").stderr
     assert said == "dlsched: nowhere: No such file or directory\n"

@@ -50,6 +50,16 @@ def test_an_array_with_a_limit(login: LoginNode) -> None:
     assert table.splitlines() == [f"{job}_{task}|sweep|COMPLETED|0:0" for task in range(4)]
 
 
+def test_a_function_that_bash_exports_reaches_script_and_steps(login: LoginNode) -> None:
+    shutil.copy(SCRIPTS / "modules.sh", login.home)
+    line = 'module() { echo "$*"; }; export -f module; sbatch'
+    for choice, found in (("ALL", ["load cuda", "load rank0", "load rank1"]), ("NONE", [])):
+        job = int(login.typed(f"{line} --export={choice} modules.sh").split()[3])
+        login.cluster.until(job, "COMPLETED" if found else "FAILED")
+        said = (login.home / f"slurm-{job}.out").read_text().splitlines()
+        assert sorted(line for line in said if line.startswith("load")) == found
+
+
 def test_steps_in_the_background_have_gpus_of_their_own(login: LoginNode) -> None:
     job, text = login.ended("gres.sh")
     first, *rest = text.splitlines()
@@ -144,6 +154,36 @@ def test_a_job_requeues_itself_at_its_warning(login: LoginNode) -> None:
     login.cluster.until(job, "COMPLETED")
     text = (login.home / f"slurm-{job}.out").read_text()
     assert text.splitlines() == ["start 0", "caught", "start 1", "finished"]
+
+
+INSIDE = """#!/bin/bash
+#SBATCH --gpus=1 -t 5 --open-mode=append
+[ -n "$SLURM_RESTART_COUNT" ] && exit 0
+trap 'true' TERM
+{command}; echo "code $?"
+exec sleep 600
+"""
+
+
+@pytest.mark.parametrize("turn", range(3))
+@pytest.mark.parametrize(
+    ("command", "end"),
+    [
+        ("scontrol requeue $SLURM_JOB_ID", "COMPLETED"),
+        ("dlsched requeue $SLURM_JOB_ID", "COMPLETED"),
+        ("scancel $SLURM_JOB_ID", "CANCELLED"),
+        ("dlsched cancel $SLURM_JOB_ID", "CANCELLED"),
+    ],
+)
+def test_a_command_that_stops_its_own_job_is_answered_first(
+    login: LoginNode, command: str, end: str, turn: int
+) -> None:
+    name = f"inside-{command.partition(' ')[0]}-{end}-{turn}.sh"
+    (login.home / name).write_text(INSIDE.format(command=command))
+    job = int(login.typed(f"sbatch --parsable {name}"))
+    login.cluster.until(job, end)
+    lines = (login.home / f"slurm-{job}.out").read_text().splitlines()
+    assert "code 0" in lines
 
 
 def test_a_login_shell_with_conda_and_a_constraint(login: LoginNode) -> None:

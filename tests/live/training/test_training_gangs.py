@@ -9,12 +9,14 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dlsched import quickstart
+from dlsched.protocol.ledger.ends import pause_after
 from dlsched.torture.local_cluster import LocalCluster, eventually
 
 GANG = Path(quickstart.__path__[0]) / "jobs" / "gloo_gang.py"
@@ -71,6 +73,10 @@ class Training:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.cluster.story(self.job)}") from None
 
+    def held_s(self, run: int) -> float:
+        """For how long a run has executed since it waits."""
+        return time.time() - (self.folder / f"held-{run}").stat().st_mtime
+
     def said(self, rank: int, pattern: str) -> list[str]:
         """The numbers that a rank has told."""
         return re.findall(rf"{pattern} (\d+)", (self.folder / f"{rank}.out").read_text())
@@ -121,6 +127,7 @@ def test_whatever_happens_to_a_training_its_losses_are_those_of_an_undisturbed_o
     training.wait_until_held(4)
     eventually("all steps so far", lambda: training.lines == undisturbed[: HOLDS[-1]])
     before = cluster.job(training.job).nodes
+    eventually("a run that does not fail too soon", lambda: training.held_s(4) > pause_after(1))
 
     # one rank is killed: it goes on from its checkpoint on the same GPUs
     training.kill_rank(1)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlsched.core.errors import BadInput
+from dlsched.nodeagent.agent.serving import advertised_address
 from dlsched.nodeagent.agent.settings import read_settings
 from dlsched.nodeagent.gpus.fake import FakeGpus, fake_uuid
 from dlsched.nodeagent.ranks.job_environment import compact_names
@@ -27,6 +28,14 @@ def test_options_win_over_the_file(tmp_path: Path) -> None:
     [
         ("mininum_uid = 5\n", "(did you mean 'minimum_uid'?)"),
         ("minimum_uid = 'x'\n", "minimum_uid is 'x': expected int"),
+        ("minimum_uid = -5\n", "minimum_uid is -5: 0 or more is expected"),
+        ("minimum_uid = true\n", "minimum_uid is True: expected int"),
+        ("minimum_uid = 4294967295\n", "minimum_uid is 4294967295: 0 or more"),
+        ("fake_cpus = -1\n", "fake_cpus is -1: 0 or more"),
+        ("fake_memory_gb = nan\n", "fake_memory_gb is nan: 0 or more"),
+        ("gpu_look_s = 0\n", "gpu_look_s is 0: seconds, above 0"),
+        ("start_limit_s = inf\n", "start_limit_s is inf: seconds, above 0"),
+        ("allow_root = 1\n", "allow_root is 1: expected bool"),
         ("[timing]\nbeat = 1\n", "setting 'beat' is not known; known: "),
         ("[timing]\nmargin_s = 1.0\n", "margin_s is 1, needs at least"),
         ("[tls]\nca = 'x'\n", "tls"),
@@ -46,6 +55,27 @@ def test_bad_files_are_refused(tmp_path: Path, text: str, said: str) -> None:
         read_settings(["--config", str(file), *ENOUGH])
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_node_s_name_has_small_letters_as_its_certificate(tmp_path: Path) -> None:
+    file = tmp_path / "agent.toml"
+    file.write_text('daemon = ["a:1"]\nname = "GPU07"\n')
+    assert read_settings(["--config", str(file)]).name == "gpu07"
+    assert read_settings(["--config", str(file), "--name", "GPU08"]).name == "gpu08"
+
+
+@pytest.mark.parametrize(
+    ("given", "reached"),
+    [
+        ("::1", "[::1]:7"),
+        ("[::1]", "[::1]:7"),
+        ("[::1]:9", "[::1]:9"),
+        ("node", "node:7"),
+        ("node:9", "node:9"),
+    ],
+)
+def test_an_agent_is_reached_at_its_address_with_its_port(given: str, reached: str) -> None:
+    assert advertised_address(read_settings([*ENOUGH, "--address", given]), 7) == reached
 
 
 def test_a_daemon_is_needed_and_sockets_need_short_paths() -> None:

@@ -16,14 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlsched.nodeagent.agent import log_reader
+from dlsched.nodeagent.agent.user_files import PROGRAM
 
 
 @pytest.fixture
 def reader() -> Iterator[socket.socket]:
-    """A running reader, by the socket on which it takes connections."""
+    """A running file server, by the socket on which it takes connections."""
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with its:
-        command = [sys.executable, "-I", "-S", log_reader.__file__]
+        command = [sys.executable, "-I", "-S", "-c", PROGRAM, *filter(os.path.isabs, sys.path)]
         child = subprocess.Popen(command, stdin=its, stderr=subprocess.PIPE)
     with ours, child:
         try:
@@ -41,6 +42,7 @@ def ask(reader: socket.socket, path: Path, behind: bytes = b"", **more: Any) -> 
     with its:
         socket.send_fds(reader, [b"."], [its.fileno()])
     request = {
+        "do": "read",
         "path": str(path),
         "uid": os.getuid(),
         "gid": os.getgid(),
@@ -83,7 +85,7 @@ def test_one_that_is_left_ends_though_its_file_grows(reader: socket.socket, tmp_
 def test_a_file_system_that_hangs_stops_no_other_reading(
     reader: socket.socket, tmp_path: Path
 ) -> None:
-    """An open that waits is in a thread of its own; here, one whose request never comes."""
+    """An open that waits is in a process of its own; here, one whose request never comes."""
     file = tmp_path / "out"
     file.write_bytes(b"one\n")
     waiting, its = socket.socketpair()
@@ -128,7 +130,7 @@ def test_each_file_is_read_with_the_rights_of_its_user_only(
     assert all_of(ask(reader, secret, **user)) == b"Permission denied\n"
     assert all_of(ask(reader, shared, **user)) == b"Permission denied\n"
     assert all_of(ask(reader, shared, **{**user, "groups": [4001, 4003]})) == b"ready\ntext\n"
-    # the thread of one user leaves nothing to the next one
+    # the process of one user leaves nothing to the next one
     assert all_of(ask(reader, secret, uid=4002, gid=4002, groups=[])) == b"ready\ntext\n"
 
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import grpc
 import pytest
-from scripted_leader import Work
+from scripted_leader import Work, eventually
 
 from dlsched.core.errors import DlschedError
-from dlsched.nodeagent.agent.job_output import OUTPUTS, OUTPUTS_OF_ONE, LogReader
+from dlsched.nodeagent.agent.user_files import OUTPUTS, OUTPUTS_OF_ONE, UserFiles
 from dlsched.protocol.messages import Phase
 from dlsched.rpc.conversion import to_wire
 from dlsched.rpc.v1 import node_pb2
 
 
 def test_a_user_s_readers_and_all_together_are_bounded() -> None:
-    readers = LogReader()
+    readers = UserFiles()
     with readers.one(1, "ann"):
         pass  # ended: it does not count
     held = [readers.one(uid, "") for uid in range(OUTPUTS // OUTPUTS_OF_ONE) for _ in range(16)]
@@ -38,6 +38,7 @@ def test_followers_beyond_the_bound_are_refused_until_another_one_leaves(calm: A
     job = calm.leader.submit(Work(argv=("/bin/sh", "-c", script), output=str(output)))
     calm.leader.place(job, ("n1",))
     calm.leader.wait_phase("n1", Phase.RUNNING)
+    eventually(lambda: output.exists() and output.stat().st_size > 0, "it writes")
     request = node_pb2.OutputRequest(
         key=to_wire(calm.leader.run_of(job).key), tail_lines=-1, follow=True
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,14 @@ def test_a_call_that_hangs_stops_only_the_asking_process(
     say("")
     assert len(gpus.states()) == 2
     gpus.close()
+
+
+def test_each_of_several_threads_gets_its_own_answer(gpus: NvmlGpus) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        asked = [(threads.submit(gpus.inventory), threads.submit(gpus.states)) for _ in range(30)]
+    for inventory, states in asked:
+        assert [each.uuid for each in inventory.result().gpus] == ["GPU-stub-0", "GPU-stub-1"]
+        assert [each.processes for each in states.result()] == [(), ()]
 
 
 def looked(watch: GpuWatch, owners: dict[int, RunId]) -> None:

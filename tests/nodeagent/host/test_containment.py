@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from dlsched.nodeagent.host.containment import Containment, Namespace, containment_of
+
 # A keeper whose job starts a program by vfork. The child cannot have its program before its input
 # can be opened: so the freeze comes between the two, whatever the machine does.
 KEEPER = """
@@ -60,3 +64,14 @@ def test_a_process_that_just_starts_another_is_stopped(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("namespace", "pid", "kind"),
+    [(True, 1, Namespace), (True, 2, Containment), (False, 1, Containment)],
+)
+def test_a_keeper_signals_every_process_it_sees_only_as_the_first_of_its_namespace(
+    monkeypatch: pytest.MonkeyPatch, namespace: bool, pid: int, kind: type[Containment]
+) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: pid)
+    assert type(containment_of("", namespace)) is kind

@@ -96,5 +96,5 @@ def test_a_lost_keeper_s_cgroup_is_killed_as_a_whole(cluster: Any) -> None:
     run_id = leader.place(job, (NODE,))
     eventually(flag.exists)
     os.kill(agent.keeper(run_id), signal.SIGKILL)
-    assert leader.wait(job).status is JobStatus.FAILED
+    leader.wait(job, JobStatus.PENDING)  # queued again: it was its node's fault
     assert not marked(str(flag))

@@ -178,30 +178,37 @@ def test_a_checkpoint_that_no_message_can_hold_is_refused() -> None:
     assert "unclear" in answer.why
 
 
-def test_checkpoints_of_a_run_are_committed_one_after_the_other() -> None:
-    class Slow:
-        def __init__(self) -> None:
-            self.asked: list[int] = []
-            self.answers = asyncio.Event()
+def test_one_checkpoint_is_under_way_and_the_newest_of_the_others_follows(
+    keeper: Keeper,
+) -> None:
+    rank, peer = keeper.connect()
+    for step in range(1, 6):
+        made = words.CheckpointMade(path=f"/c{step % 2}", step=step, bytes=1, sha256="a")
+        rank.send(words.encode(made))
+        assert keeper.job.receive(peer)
+    first = {"committed": {"path": "/c1", "accepted": True}, "number": 1}
+    assert told(keeper) == [(1, 1)]
+    keeper.training.new_agent()
+    assert told(keeper) == [(1, 1), (1, 1)]
+    keeper.training.from_agent(first)
+    assert told(keeper) == [(1, 1), (1, 1), (5, 2)]
+    keeper.training.from_agent(first)  # late, and of the same path
+    assert told(keeper)[3:] == []
+    rank.settimeout(10)
+    assert words.decode_from_keeper(rank.recv(4096)) == words.CheckpointAnswer(
+        accepted=True, path="/c1"
+    )
+    keeper.training.from_agent({"committed": {"path": "/c1", "accepted": False}, "number": 2})
+    assert words.decode_from_keeper(rank.recv(4096)) == words.CheckpointAnswer(
+        accepted=False, path="/c1"
+    )
+    rank.close()
 
-        async def commit_checkpoint(self, commit: Any) -> Any:
-            self.asked.append(commit.step)
-            await self.answers.wait()
-            return control_pb2.CheckpointReply(accepted=True)
 
-    async def commit_both() -> tuple[list[int], list[int]]:
-        leader = Slow()
-        found = RankReports(NodeName("n1"), cast(Any, leader), lambda run_id, message: True)
-        both = [asyncio.ensure_future(found.commit(KEY, made | {"step": step})) for step in (2, 4)]
-        for _ in range(5):
-            await asyncio.sleep(0)  # all that can go on goes on
-        before = list(leader.asked)
-        leader.answers.set()
-        await asyncio.gather(*both)
-        return before, leader.asked
-
-    made = {"path": "/c", "bytes": 1, "sha256": "ab"}
-    assert asyncio.run(commit_both()) == ([2], [2, 4])
+def told(keeper: Keeper) -> list[tuple[int, int]]:
+    """The step and the number of each checkpoint that the agent was told."""
+    made = [each for each in keeper.sent if "checkpoint" in each]
+    return [(each["checkpoint"]["step"], each["number"]) for each in made]
 
 
 def test_messages_of_a_program_that_names_no_run_are_taken(keeper: Keeper) -> None:
@@ -229,7 +236,7 @@ def reports() -> RankReports:
 
 
 def waiting(some: RankReports) -> list[Any]:
-    return list(some._waiting.values())
+    return [report for of_run in some._waiting.values() for report in of_run.values()]
 
 
 def test_a_newer_report_is_merged_into_one_that_waits() -> None:

@@ -12,13 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlsched.core.errors import BadInput
-from dlsched.policies.node.pipeswitch.grouping import (
-    Model,
-    best_groups,
-    finish_time,
-    one_group,
-    per_layer,
-)
+from dlsched.policies.node.pipeswitch.grouping import Model, best_groups
+from tests.policies.node.switched_run import finish_time, one_group, per_layer
 
 
 def model(size: list[float], compute: list[float], **more: float) -> Model:

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from dlsched.policies.node.pipeswitch.grouping import Model
-from dlsched.policies.node.pipeswitch.switched_run import (
+from dlsched.policies.node.pipeswitch.switching import STOP, TRAIN, Do, SwitchedGpu
+from tests.policies.node.switched_run import (
     Costs,
     System,
     Training,
     run_switched,
     service_time,
 )
-from dlsched.policies.node.pipeswitch.switching import STOP, TRAIN, Do, SwitchedGpu
 
 MODEL = Model(
     size=np.full(50, 4.0), compute=np.full(50, 0.7), bandwidth=12.0, call=0.02, sync=0.02

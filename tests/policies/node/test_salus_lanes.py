@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlsched.policies.node.salus.artifact_lanes import ArtifactLanes, reserved
-from dlsched.policies.node.salus.lanes import Admission, Lanes, Memory, fits_together
+from dlsched.policies.node.salus.lanes import Admission, Lanes, Memory
+from simulate.published.salus.lanes import ArtifactLanes
 
 
 def check(lanes: Lanes) -> None:
@@ -62,12 +62,6 @@ def test_memory_outside_the_lanes_is_not_given_away() -> None:
     lanes.outside = 4000
     assert lanes.submit("a", Memory(1000, 6000)) == []
     assert lanes.submit("b", Memory(1000, 5000)) == [Admission("b", 1, "new")]
-
-
-def test_sessions_fit_one_gpu_if_they_fit_one_lane() -> None:
-    assert fits_together([Memory(1000, 5000), Memory(1000, 8000)], 10_000)
-    assert not fits_together([Memory(1000, 5000), Memory(1001, 8000)], 10_000)
-    assert fits_together([], 0)
 
 
 @pytest.mark.slow
@@ -136,6 +130,6 @@ def test_the_published_code_opens_lanes_that_no_session_can_join() -> None:
 
 
 def test_the_published_code_reserves_margins_and_without_a_profile_all() -> None:
-    assert reserved(Memory(1000, 7000), 16_000) == Memory(1100, 7405)
-    assert reserved(Memory(8000, 9000), 16_000) == Memory(8800, 7200)
-    assert reserved(None, 16_000) == Memory(16_000, 0)
+    assert ArtifactLanes.reserved(Memory(1000, 7000), 16_000) == Memory(1100, 7405)
+    assert ArtifactLanes.reserved(Memory(8000, 9000), 16_000) == Memory(8800, 7200)
+    assert ArtifactLanes.reserved(None, 16_000) == Memory(16_000, 0)

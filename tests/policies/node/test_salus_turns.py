@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlsched.policies.node.salus.lane_run import Iterations, run_lane
 from dlsched.policies.node.salus.turns import Order, Turns
+from tests.policies.node.lane_run import Iterations, run_lane
 
 ORDERS: list[Order] = ["fifo", "srtf", "fair", "rr", "pack"]
 

@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlsched.composition.parts import build_parts
-from dlsched.composition.settings import resolve_semantics
 from dlsched.core.allocation import Refused
 from dlsched.core.cluster.cell_tables import grants_of, plan_from_tables
 from dlsched.core.cluster.description import Cluster, Node, VirtualCluster
@@ -23,6 +22,7 @@ from dlsched.core.units import Status, UnitTable
 from dlsched.policies.registry import make, names
 from simulate.clusters.cluster_events import ClusterEvent
 from simulate.clusters.cluster_files import read_cluster_file
+from simulate.published.profiles import semantics_of
 from simulate.results.tables import ReplayResult
 from tests.policies.placement.test_hived_cells import TINY
 from tests.policies.placement.test_hived_properties import check
@@ -334,7 +334,7 @@ def test_a_run_goes_on_after_a_restart_as_if_nothing_had_happened(lab: Any, poli
     cut.run()
     state = pickle.loads(pickle.dumps(cut.parts.state_dict()))
     chosen = lab.settings(policy, **given)
-    cut.cycle.parts = build_parts(chosen, resolve_semantics(chosen))
+    cut.cycle.parts = build_parts(chosen, semantics_of(chosen))
     assert not cut.parts.load_state_dict(state)
     cut.horizon = np.inf
     cut.run()

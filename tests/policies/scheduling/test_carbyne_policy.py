@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlsched.policies.scheduling.carbyne.stages import Graph, Stage
-from simulate.dags.comparison import compare
-from simulate.dags.workload import Dag, Workload
+from simulate.worlds.dags.comparison import compare
+from simulate.worlds.dags.workload import Dag, Workload
 
 EXAMPLE = [(0, 1, 10), (0, 1, 6), (0, 1, 1), (0, 3, 2)]  # A, B, and D after both; D3 is alone
 AFTER = ["", "", "A B", ""]

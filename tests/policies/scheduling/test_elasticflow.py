@@ -149,11 +149,11 @@ def test_what_is_left_goes_to_the_job_that_gains_most_by_either_rule() -> None:
     """The good job saves no GPU time by more GPUs, the poor one wastes most of it."""
     demands = [Demand(800.0, FOREVER, sizes(1.0, 6)), Demand(800.0, FOREVER, sizes(0.3, 6))]
     planner, first = Planner(6, 10.0), {}
-    for marginal in ("paper", "artifact"):
+    for costliest in (False, True):
         plans, free = planner.plan_all(demands)
-        planner.give_the_rest(demands, plans, free, marginal)
-        first[marginal] = [each.first for each in plans]
-    assert first == {"paper": [4, 2], "artifact": [2, 4]}
+        planner.give_the_rest(demands, plans, free, costliest=costliest)
+        first[costliest] = [each.first for each in plans]
+    assert first == {False: [4, 2], True: [2, 4]}
 
 
 demands_strategy = st.lists(
@@ -180,7 +180,7 @@ def test_plans_never_hold_more_gpus_than_there_are_and_do_all_the_work(
     demands = [Demand(d.left, d.due, d.sizes, 0, restart) for d in demands]
     planner = Planner(8, 10.0)
     plans, free = planner.plan_all(sorted(demands, key=lambda each: each.due))
-    planner.give_the_rest(sorted(demands, key=lambda each: each.due), plans, free, "paper")
+    planner.give_the_rest(sorted(demands, key=lambda each: each.due), plans, free)
     use = Steps.always(0)
     for demand, each in zip(sorted(demands, key=lambda d: d.due), plans, strict=True):
         use = use.plus(each.use)

@@ -114,6 +114,15 @@ def test_a_gang_over_two_servers_takes_turns_with_their_jobs() -> None:
     assert Counter(runs) == {"large": 3, 8: 3}
 
 
+def test_a_stored_state_keeps_the_order_in_which_loads_are_summed_up() -> None:
+    assignments = ServerAssignments()
+    for row, server in ((0, 0), (1, 0), (2, 0), (0, 1), (0, 0)):  # a job that moves comes last
+        assignments.assign(row, server)
+    again = ServerAssignments()
+    again.load_state_dict(assignments.state_dict())
+    assert list(again.of) == list(assignments.of) == [1, 2, 0]
+
+
 def test_a_server_that_is_not_taken_runs_its_own_jobs_beside_a_large_gang() -> None:
     assignments = ServerAssignments()
     assignments.assign(0, CENTRAL)

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlsched.core.cluster.description import Cluster, Node
-from dlsched.core.cluster.site_rules import Account, PriorityClass, SiteRules
+from dlsched.core.cluster.site_rules import SiteRules
 from dlsched.core.errors import BadInput
 from dlsched.policies.scheduling.multifactor import Multifactor, MultifactorOptions
+from dlsched.tenants.fields import Account, PriorityClass
 from tests.daemon.ledger_walk import LiveLab
 
 DAY = 86400.0

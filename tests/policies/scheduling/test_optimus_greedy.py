@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dlsched.policies.scheduling.optimus.marginal_gain import TaskJob, divide_gpus, divide_tasks
-from dlsched.policies.scheduling.optimus.speed_models import fit_ring, fit_speed, ring_step_s, speed
+from dlsched.policies.scheduling.optimus.marginal_gain import divide_gpus
+from dlsched.policies.scheduling.optimus.speed_models import fit_ring, ring_step_s
+from tests.policies.scheduling.optimus_tasks import TaskJob, divide_tasks, fit_speed, speed
 
 SYNC = np.array([1e-3, 0.05, 0.02, 0.004, 0.003])
 ASYNC = np.array([0.12, 0.03, 0.004, 0.003])

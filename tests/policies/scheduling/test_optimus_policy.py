@@ -95,7 +95,7 @@ def test_samples_survive_and_follow_their_rows() -> None:
     seen.load_state_dict({"seconds": [[3, 1, 2.0], [3, 2, 1.5]], "before": [[3, 10.0, 5.0, 1]]})
     again.load_state_dict(seen.state_dict())
     assert again.state_dict() == seen.state_dict()
-    again.renumber(np.array([3]))
+    again.renumber(np.array([3]), 0)
     model = again.model(0)
     assert model is not None
     assert model.sum() == pytest.approx(2.0)

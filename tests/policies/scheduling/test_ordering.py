@@ -32,7 +32,7 @@ def test_equal_keys_keep_the_order_of_the_last_time_and_new_rows_come_last() -> 
 def test_an_order_follows_a_packed_table_and_a_restart() -> None:
     order = PersistentOrder()
     ranked(order, 3, 5, 6, keys=[2.0, 1.0, 0.0])
-    order.renumber(np.array([5, 3, -1]))  # row 6 is gone
+    order.renumber(np.array([5, 3, -1]), 0)  # row 6 is gone
     assert order.state_dict() == {"order": [0, 1]}
     again = PersistentOrder()
     again.load_state_dict({"order": [0, 1]})

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.genetic_pollux import evolve
+from benchmarks.genetic_pollux import evolve, utility
 from benchmarks.pollux_search import random_problem
 from dlsched.policies.scheduling.pollux.blocks import find
 from dlsched.policies.scheduling.pollux.choices import choices_of
@@ -20,7 +20,6 @@ from dlsched.policies.scheduling.pollux.problem import (
     is_feasible,
     repaired,
     restart_factor,
-    utility,
 )
 from dlsched.policies.scheduling.pollux.search import search
 from dlsched.policies.scheduling.pollux.state import State

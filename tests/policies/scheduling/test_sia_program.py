@@ -13,8 +13,9 @@ from dlsched.core.arrays import Floats, Ints
 from dlsched.policies.highs import Limits
 from dlsched.policies.scheduling.sia.configurations import NONE, Configurations
 from dlsched.policies.scheduling.sia.goodput_matrix import charge_moves, restart_factor
-from dlsched.policies.scheduling.sia.integer_program import MISSING, Program
+from dlsched.policies.scheduling.sia.integer_program import EXACT, MISSING, Program
 from dlsched.policies.scheduling.sia.solving import solve
+from simulate.published.sia.policy import ROUNDED
 
 # Sia, Table 1: a node of 2 GPUs of type A, one of 4 of type B
 TWO_TYPES = Configurations.of(["A", "B"], [1, 1], [2, 4])
@@ -31,7 +32,7 @@ def program(
         np.array(worth),
         power=power,
         penalty=1.1,
-        rounding="artifact",
+        terms=ROUNDED,
         now=None if now is None else np.array(now),
         **more,  # type: ignore[arg-type]
     )
@@ -164,7 +165,7 @@ def programs(draw: st.DrawFn) -> Program:
         room,
         np.array(worth),
         power=draw(st.sampled_from([-1.0, -0.5, 0.5, 1.0])),
-        rounding=draw(st.sampled_from(["none", "artifact"])),
+        terms=draw(st.sampled_from([EXACT, ROUNDED])),
         now=now,
         pinned=np.array(draw(st.lists(st.booleans(), min_size=jobs, max_size=jobs))),
     )
@@ -204,7 +205,7 @@ def test_any_program(problem: Program) -> None:
     """Never over capacity, one configuration a job, the optimum, not worse than staying."""
     found = solve(problem, Limits())
     check_is_lawful(problem, found.choice)
-    slack = 1e-2 if problem.rounding == "artifact" else 1e-5  # what ties are broken by
+    slack = 1e-2 if problem.terms is ROUNDED else 1e-5  # what ties are broken by
     sign = 1.0 if problem.power < 0 else -1.0
     if (len(problem.configurations) + 1) ** len(problem.now) < 20_000:
         assert sign * (found.objective - best_by_trying(problem)) <= slack / 2

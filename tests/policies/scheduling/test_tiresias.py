@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlsched.policies.scheduling.gittins import GittinsIndex
+from simulate.published.tiresias.gittins import TabledIndex
 
 TINY_A = [(0, 1, 5000), (10, 4, 100), (20, 2, 300), (30, 1, 50), (40, 3, 2000)]
 TINY_B = [(0, 2, 4000), (100, 2, 4000), (2000, 1, 1000), (2100, 2, 500)]
-ARTIFACT = ("jump=artifact", "index=artifact")
+ARTIFACT = ("semantics=tiresias",)
 
 CASES_A = {
     "fifo": (
@@ -94,13 +95,13 @@ def test_example_c_with_known_durations(lab, policy, ends):
 
 
 def test_the_artifact_index_of_worked_samples():
-    assert GittinsIndex([4, 8, 12], 4, "artifact").table.tolist() == [83332.5, 83333.3333, 0.0]
-    table = GittinsIndex([10, 20, 30, 100], 15, "artifact").table
+    assert TabledIndex([4, 8, 12], 4).table.tolist() == [83332.5, 83333.3333, 0.0]
+    table = TabledIndex([10, 20, 30, 100], 15).table
     assert table.tolist() == [33333.3333, 30769.3799, 22222.2222, 0.0]
 
 
 def test_the_theory_index_of_a_worked_sample():
-    index = GittinsIndex([4, 8, 12], 4, "theory")(np.array([0.0, 4.0, 8.0, 12.0]))
+    index = GittinsIndex([4, 8, 12], 4)(np.array([0.0, 4.0, 8.0, 12.0]))
     assert index == pytest.approx([83333.3333, 125000.0, 250000.0, 0.0])
 
 
@@ -117,7 +118,7 @@ def test_the_theory_index_is_its_definition(sample, delta, attained):
         expected = 1e6 * ends / spent
     else:
         expected = 0.0
-    index = GittinsIndex(sample, float(delta), "theory")(np.array([float(attained)]))
+    index = GittinsIndex(sample, float(delta))(np.array([float(attained)]))
     assert index[0] == pytest.approx(expected, rel=1e-9)
 
 
@@ -138,10 +139,10 @@ def test_without_a_sample_gittins_learns_from_the_runs_own_finished_jobs(lab):
         max_size=10,
     ),
     knob=st.sampled_from(["0", "0.5", "2"]),
-    jump=st.sampled_from(["exact", "artifact"]),
+    semantics=st.sampled_from(["rounds", "tiresias"]),
 )
-def test_jct_less_waiting_is_the_duration(lab, jobs, knob, jump):
-    options = ("limits=50,200", f"knob={knob}", f"jump={jump}")
+def test_jct_less_waiting_is_the_duration(lab, jobs, knob, semantics):
+    options = ("limits=50,200", f"knob={knob}", f"semantics={semantics}")
     done = lab.run(jobs, "tiresias", options=options).jobs
     assert (done.status == "completed").all()
     assert done.gpu_seconds == pytest.approx(done.duration * done.num_gpus)

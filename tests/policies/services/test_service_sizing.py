@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from dlsched.core.errors import BadInput
 from dlsched.policies.services.correction import Correction
-from dlsched.policies.services.response_times import response_model
 from dlsched.policies.services.service_times import (
     Exponential,
     Lognormal,
@@ -20,6 +19,7 @@ from dlsched.policies.services.service_times import (
     service_time,
 )
 from dlsched.policies.services.sizing import Sla, expected_rate, fewest_replicas, trend
+from tests.policies.services.response_models import response_model
 
 rates = st.floats(0, 80)
 means = st.floats(0.02, 0.5)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from dlsched.core.cluster.site_rules import live_only
 from dlsched.core.errors import BadInput
 from simulate.clusters.cluster_files import open_cluster
 
@@ -124,7 +125,7 @@ def test_classes_may_have_all_keys_of_the_daemons_configuration(write):
     cluster = open_cluster(str(write(text.replace("default = 2", "default = true"))))
     (found,) = cluster.rules.classes
     assert (found.gpus, found.gpus_per_user, found.is_default) == (2, 2, True)
-    assert found.live_only == (
+    assert live_only(found) == (
         *("grace_s", "max_time_s", "jobs", "jobs_per_user", "users", "accounts"),
     )
 

@@ -15,9 +15,9 @@ from dlsched.policies.learning.network import Network
 from simulate.learner.replays import ReplayedTraces
 from simulate.learner.worlds import Rates, SlotTraces, Verdict
 from simulate.settings import RunSettings
-from simulate.slots.jobs import KINDS, drawn_jobs
-from simulate.slots.speeds import SpeedSurface
-from simulate.slots.world import Conditions
+from simulate.worlds.slots.jobs import KINDS, drawn_jobs
+from simulate.worlds.slots.speeds import SpeedSurface
+from simulate.worlds.slots.world import Conditions
 
 if TYPE_CHECKING:  # imports torch, which takes seconds
     from simulate.learner.session import Session
@@ -38,7 +38,7 @@ def torch() -> Any:
 def slots(seed: int = 0) -> SlotTraces:
     numbers = np.arange(18, dtype=np.float64)
     table = 10 * np.sqrt(numbers[:, None] * numbers) / (1 + 0.1 * (numbers[:, None] + numbers))
-    surface = SpeedSurface({kind.model: table for kind in KINDS}, 17)
+    surface = SpeedSurface({kind.model: table for kind in KINDS})
     rng = np.random.RandomState(seed)
     traces = [drawn_jobs(9, arrivals=3, most_epochs=200.0, rng=rng) for _ in range(4)]
     return SlotTraces(traces[2:], traces[:2], surface, Conditions(8), window=6, seed=seed)

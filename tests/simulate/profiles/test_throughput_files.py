@@ -15,7 +15,8 @@ from dlsched.core.errors import BadInput
 from dlsched.core.speed.throughput_table import JobKind, TableSpeed, ThroughputTable
 from dlsched.core.units import UnitTable
 from dlsched.policies.scheduling.gavel.problem import all_pairs
-from simulate.profiles.throughput_file import job_kind, read_throughputs
+from simulate.profiles.throughput_file import job_kind
+from tests.throughputs import read_throughputs
 
 HEADER = (
     "accelerator,consolidated,scale_factor,model,batch_size,"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from simulate.results.output import job_columns
-from simulate.traces.synthetic.deadlines import with_deadlines
+from simulate.traces.synthetic.further_columns import with_deadlines
 
 # One GPU: the jobs end at 10, 20, 30 and 40.
 JOBS = [(0, 1, 10), (0, 1, 10), (0, 1, 10), (0, 1, 10)]

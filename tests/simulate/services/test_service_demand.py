@@ -133,12 +133,12 @@ def test_a_file_of_services_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('name = "ranker"', "", "service 1: name is missing"),
+        ('name = "ranker"', "", "service 1: needs a name"),
         ("most = 6", "", "service ranker: most is missing"),
         ("most = 6", "most = 6\nleast = 7", "most is 6, below least, 7"),
         ("most = 6", "most = 6\ngpus = 5", "a replica with 5 GPUs; the largest node has 4"),
         ("most = 6", "most = 9\nleast = 9", "always warm need 9 GPUs, the cluster has 8"),
-        ("most = 6", "most = 6\nmoist = 1", "key 'moist' is not known"),
+        ("most = 6", "most = 6\nmoist = 1", "service 1: 'moist' is not known"),
         ("share = 0.99", "share = 1.2", "at most 1 is needed"),
         ("sla_s = 0.2", 'sla_s = "x"', "sla_s must be a number from 0 on, not 'x'"),
         ("sigma = 0.4", "sigma = 0.0", "sigma must be above 0"),
@@ -146,7 +146,7 @@ def test_a_file_of_services_is_read(tmp_path: Path) -> None:
         ('"day.csv"', "[[5, 1.0]]", "times must ascend and begin with 0"),
         ('"day.csv"', "[[0, -1.0]]", "rates: rate must be a number from 0 on"),
         ("period_s = 86400", "period_s = 3600", "3600 s is not below period_s"),
-        ("[[services]]", "[[service]]", "table 'service' is not known"),
+        ("[[services]]", "[[service]]", "'service' is not known; known: services"),
         ("most = 6", "most = 6 6", "s.toml:9: not TOML"),
     ],
 )

@@ -17,7 +17,7 @@ from dlsched.policies.blas import THREADS
 from simulate.results.output import write_jobs
 from simulate.settings import RunSettings
 from simulate.sweep import Dimensions, Inputs, conduct, executor_of, expand
-from simulate.sweep.interface import InProcess
+from simulate.sweep.executor import InProcess
 from simulate.sweep.processes import Processes
 from tests.dask_cluster import dask_cluster
 

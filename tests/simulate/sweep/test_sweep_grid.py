@@ -81,3 +81,15 @@ def test_an_option_that_no_run_has_is_refused(option, message):
     with pytest.raises(BadInput) as refused:
         shared(option, policy=("fifo", "tiresias"))
     assert str(refused.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("option", "policy", "names"),
+    [
+        ("marginal=paper", "elasticflow", "elasticflow or elasticflow-edf"),
+        ("queue=one", "gavel", "gavel or shockwave"),
+    ],
+)
+def test_an_option_of_a_published_simulator_is_said_with_its_semantics(option, policy, names):
+    with pytest.raises(BadInput, match=f"part of this call has it \\(-o semantics={names} has it"):
+        shared(option, policy=(policy,))

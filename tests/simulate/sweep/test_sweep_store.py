@@ -12,7 +12,7 @@ from simulate.results.tables import Trajectories
 from simulate.settings import RunSettings
 from simulate.sweep import Inputs, Run, Store, conduct
 from simulate.sweep.digest import Digests
-from simulate.sweep.interface import InProcess
+from simulate.sweep.executor import InProcess
 from simulate.sweep.run import execute
 
 RUN = Run(number=0, trace=0, settings=RunSettings(policy="las", clock="events"))

@@ -93,16 +93,26 @@ def test_the_name_of_a_trace_is_the_stem_of_its_file(tmp_path, name, stem):
     assert stem_of(tmp_path / name) == stem
 
 
-def test_a_file_that_unpacks_without_end_is_refused_early(tmp_path, monkeypatch):
+def test_a_file_that_unpacks_without_end_is_refused_before_a_line_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(textfile, "UNPACKED_FREELY", 1 << 16)
     path = tmp_path / "bomb.csv.gz"
     row = b"1,0,1,60\n"
     path.write_bytes(gzip.compress(b"job_id,submit_time,num_gpus,duration\n" + row * 500_000))
-    with textfile.open_text(path) as text, pytest.raises(BadInput) as refused:
-        list(textfile.lines_of(path, text))
+    with pytest.raises(BadInput) as refused, textfile.open_text(path):
+        pytest.fail("a line could be read")
     assert str(refused.value) == (
         f"{path}: unpacks to more than 200 times its size, as no log does"
     )
+
+
+def test_a_file_that_grew_is_looked_at_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(textfile, "UNPACKED_FREELY", 1 << 16)
+    path = tmp_path / "log.csv.gz"
+    path.write_bytes(gzip.compress(b"1,0,1,60\n"))
+    assert textfile.first_line(path) == "1,0,1,60"
+    path.write_bytes(gzip.compress(b"1,0,1,60\n" * 500_000))
+    with pytest.raises(BadInput, match="unpacks to more than"):
+        textfile.first_line(path)
 
 
 def test_a_log_that_packs_well_is_read(tmp_path, monkeypatch):

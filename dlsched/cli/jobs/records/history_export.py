@@ -15,8 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from dlsched.cli.jobs.awaited_jobs import awaited_by
-from dlsched.cli.output.csv_cells import plain_cell
-from dlsched.cli.output.file_output import save
+from dlsched.cli.output.file_output import plain_cell, save
 from dlsched.client.job_records import Job
 from dlsched.core.errors import BadInput, DlschedError
 from dlsched.jobs.field import Field

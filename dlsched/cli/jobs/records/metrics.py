@@ -14,6 +14,7 @@ from dlsched.cli.jobs.job_filter import IdArgument
 from dlsched.cli.option_groups import option
 from dlsched.cli.output.output_options import JsonOptions
 from dlsched.core.errors import BadInput, plural
+from dlsched.core.sums import ordered_sum
 
 if TYPE_CHECKING:
     from dlsched.client.records import Metrics
@@ -110,7 +111,7 @@ def curve(values: Sequence[float], width: int, marks: str) -> str:
     count = min(width, len(values))
     edges = [k * len(values) // count for k in range(count + 1)]
     parts = [values[a:b] for a, b in pairwise(edges)]
-    means = [sum(part) / len(part) for part in parts]
+    means = [ordered_sum(part) / len(part) for part in parts]
     least, most = min(means), max(means)
     if least == most:
         return marks[len(marks) // 2] * count

@@ -52,8 +52,7 @@ def _save_csv(found: Metrics, target: str) -> None:
     import csv  # noqa: PLC0415
     import io  # noqa: PLC0415
 
-    from dlsched.cli.output.csv_cells import plain_cell  # noqa: PLC0415
-    from dlsched.cli.output.file_output import save  # noqa: PLC0415
+    from dlsched.cli.output.file_output import plain_cell, save  # noqa: PLC0415
     from dlsched.cli.output.times import utc_text  # noqa: PLC0415
 
     text = io.StringIO()

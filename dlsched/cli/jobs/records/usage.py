@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from dlsched.cli.daemon_options import DaemonOptions
 from dlsched.cli.option_groups import option
 from dlsched.cli.output.output_options import JsonOptions
+from dlsched.core.sums import ordered_sum
 
 if TYPE_CHECKING:
     from dlsched.cli.output.listing import Column
@@ -95,7 +96,7 @@ def _share_columns() -> list[Column[Share]]:
 def _columns(found: list[Usage], *, by_user: bool) -> list[Column[Usage]]:
     from dlsched.cli.output.listing import Column  # noqa: PLC0415
 
-    total = sum(each.gpu_s for each in found)
+    total = ordered_sum(each.gpu_s for each in found)
 
     def share(each: Usage) -> str:
         return f"{100 * each.gpu_s / total:.1f} %" if total else "-"

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dlsched.client.submission.memory import memory_text
 from dlsched.core.cluster.features import CONTAINER, alternatives_of, holds
 from dlsched.core.cluster.gpus_by_type import ByType, by_type_of, by_type_words
-from dlsched.core.cluster.host_lists import expand, fold
+from dlsched.core.cluster.host_lists import expand
 from dlsched.core.errors import BadInput, plural
 from dlsched.daemon.capacity import Capacity, Host
 from dlsched.db.records import JobBody
+from dlsched.host_lists import fold
+from dlsched.nodes.fields import ROWS, Row
 
 MOST_TOLD = 4  # kinds of nodes that a refusal names
 
@@ -126,8 +128,9 @@ def _check_host(body: JobBody, needs: Sequence[int], least: int, hosts: Sequence
         return math.ceil(cpus_each * (count if gpus else 1) - 1e-9)
 
     fits = hosts
-    for name, of_what in (("memory_bytes", "memory"), ("tmp_bytes", "temporary disk")):
-        fits = _with_bytes(fits, name, getattr(body, name), of_what, nodes)
+    for row in ROWS.values():
+        if row.need:
+            fits = _with_bytes(fits, row, getattr(body, row.need), nodes)
     counts = needs or (1 if gpus else 0,)
     big = [host for host in fits if host.cpus is None or host.cpus >= on_node(counts[0])]
     if len(big) < sum(count == counts[0] for count in counts):
@@ -148,18 +151,16 @@ def _check_host(body: JobBody, needs: Sequence[int], least: int, hosts: Sequence
             )
 
 
-def _with_bytes(
-    hosts: Sequence[Host], name: str, asked: int | None, of_what: str, nodes: int
-) -> Sequence[Host]:
+def _with_bytes(hosts: Sequence[Host], row: Row, asked: int | None, nodes: int) -> Sequence[Host]:
     """The hosts that have enough bytes of something, or do not say; refused where too few do."""
     if asked is None:
         return hosts
-    fits = [host for host in hosts if (getattr(host, name) or asked) >= asked]
+    fits = [host for host in hosts if (host.has.get(row.name) or asked) >= asked]
     if len(fits) < nodes:
-        best = max(hosts, key=lambda host: getattr(host, name) or 0)
-        has = getattr(best, name) or 0
+        best = max(hosts, key=lambda host: host.has.get(row.name) or 0)
+        has = best.has.get(row.name) or 0
         raise BadInput(
-            f"node {best.name} has {memory_text(has)} of {of_what}, "
+            f"node {best.name} has {memory_text(has)} of {row.label}, "
             f"{memory_text(asked)} is asked for{_more(nodes)}"
         )
     return fits

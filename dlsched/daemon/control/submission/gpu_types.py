@@ -19,13 +19,13 @@ from dlsched.core.cluster.features import (
     with_feature,
 )
 from dlsched.core.cluster.gpus_by_type import by_type_of, by_type_text
-from dlsched.core.cluster.host_lists import fold
 from dlsched.core.errors import BadInput
 from dlsched.daemon.capacity import Capacity
 from dlsched.daemon.control import bounds
 from dlsched.daemon.control.submission.node_constraints import split_constraint
 from dlsched.daemon.rpc_errors import NotPossible
 from dlsched.db.records import JobBody
+from dlsched.host_lists import fold
 from dlsched.jobs.fields import BY_NAME, LEFTOVERS
 
 OF_TYPES = ("gpus", "gpu_types", "constraint", "only_nodes", "not_nodes", "partition")

@@ -20,7 +20,6 @@ from dlsched.daemon.control import bounds
 from dlsched.daemon.control.bounds import check_field
 from dlsched.daemon.control.reservations import check_use
 from dlsched.daemon.control.short_tasks import with_short_tasks
-from dlsched.daemon.control.submission.arrays import parse_array
 from dlsched.daemon.control.submission.elastic import check_in_place, elastic_size
 from dlsched.daemon.control.submission.fitting import check_fits
 from dlsched.daemon.control.submission.gpu_types import gpu_types_of
@@ -39,8 +38,10 @@ from dlsched.daemon.site_rules.priority_classes import check_grace, check_time
 from dlsched.daemon.tenants import Tenants, TenantsOfUser
 from dlsched.db.contents import JobContent, program_of
 from dlsched.db.records import ArrayShape, JobBody
+from dlsched.jobs.field import Values
 from dlsched.jobs.fields import BY_NAME, LEFTOVERS
 from dlsched.jobs.mounts import read_mounts
+from dlsched.jobs.task_sets import read_tasks
 from dlsched.jobs.typed_forms import uses_leftovers
 from dlsched.protocol import messages as m
 from dlsched.protocol.ledger import Request
@@ -93,9 +94,7 @@ def validate(
     dependencies, tasks = read_dependencies(wanted.dependencies, of_call=True)
     chosen = partition_for(wanted.partition, settings)
     partition = "" if chosen is None else chosen.name
-    values: dict[str, Any] = {
-        row.name: check_field(row, get_field(wanted, row), now) for row in SENT
-    }
+    values: Values = {row.name: check_field(row, get_field(wanted, row), now) for row in SENT}
     typed = gpu_types_of(values, partition, capacity, open_ended=wanted.open_ended)
     constraint = _for_container(wanted, typed.constraint, capacity)
     values |= {"gpu_types": typed.types, "constraint": constraint}
@@ -193,7 +192,13 @@ def validate(
 
 def _array(wanted: control_pb2.JobRequest, most: int) -> ArrayShape | None:
     """The array that a request asks for, with its sweep; None: it is a plain job."""
-    array = parse_array(wanted.array, most) if wanted.array else None
+    array = None
+    if wanted.array:
+        try:
+            asked = read_tasks(wanted.array, most)
+        except ValueError as error:
+            raise BadInput(f"array: {error}") from None
+        array = ArrayShape(tasks=asked.tasks, limit=asked.limit, step=asked.step)
     sweep = check_sweep(wanted, array)
     return array if array is None or sweep is None else replace(array, sweep=sweep)
 
@@ -255,12 +260,12 @@ def _in_first_partition(
 USUAL = {"priority": 0.0, "weight": 1.0}  # what a job has that says none: larger is better
 
 
-def place_of(body: JobBody) -> dict[str, Any]:
+def place_of(body: JobBody) -> Values:
     """A job's priority and weight, as it was submitted."""
     return {name: getattr(body, name) for name in USUAL}
 
 
-def check_place(wanted: Mapping[str, Any], present: Mapping[str, Any], caller: Identity) -> None:
+def check_place(wanted: Values, present: Values, caller: Identity) -> None:
     """Refuse a user's priority or weight above what the job has, or a new job's above the usual.
 
     Args:
@@ -306,7 +311,7 @@ def _for_container(wanted: control_pb2.JobRequest, constraint: str, capacity: Ca
     return with_feature(constraint, CONTAINER)
 
 
-def _check_guarantee(values: Mapping[str, Any], gpus: int) -> None:
+def _check_guarantee(values: Values, gpus: int) -> None:
     """Refuse what a job that uses what others leave cannot have besides."""
     kind = values["guarantee"]
     if kind not in LEFTOVERS:
@@ -319,7 +324,7 @@ def _check_guarantee(values: Mapping[str, Any], gpus: int) -> None:
         raise BadInput(f"guarantee: {kind}, and the job has no GPUs")
 
 
-def _check_target(values: Mapping[str, Any]) -> None:
+def _check_target(values: Values) -> None:
     """Refuse a training that is to end at a target which it does not name."""
     for name, sooner in (("stop_when", ("target",)), ("stop_under_load", ("target", "either"))):
         if values[name] in sooner and values["target_accuracy"] is None:
@@ -327,14 +332,14 @@ def _check_target(values: Mapping[str, Any]) -> None:
             raise BadInput(f"{option} {values[name]} needs the accuracy: --target-accuracy X")
 
 
-def _says_no_gpus(values: Mapping[str, Any]) -> bool:
+def _says_no_gpus(values: Values) -> bool:
     """Whether a job asks neither for GPUs nor for anything that only GPUs have."""
     of_gpus = ("gpus", "gpus_per_node", "min_gpus", "max_gpus", "gpu_share", "gpu_types")
     named = any(values[name] not in (None, (), []) for name in of_gpus)
     return not (named or values["adaptive"] or values["fixed_batch"] or values["exclusive"])
 
 
-def _gang(values: Mapping[str, Any]) -> tuple[tuple[int, ...] | None, int]:
+def _gang(values: Values) -> tuple[tuple[int, ...] | None, int]:
     """GPUs a node, when said, and GPUs in all."""
     gpus, nodes, each = values["gpus"], values["nodes"], values["gpus_per_node"]
     if each is not None:
@@ -355,7 +360,7 @@ def _gang(values: Mapping[str, Any]) -> tuple[tuple[int, ...] | None, int]:
     return None, gpus if gpus is not None else 1
 
 
-def _by_type(values: Mapping[str, Any], gang: Sequence[int] | None) -> str:
+def _by_type(values: Values, gang: Sequence[int] | None) -> str:
     """How many GPUs of each type on every node, in its one spelling; empty: it is not said.
 
     Raises:
@@ -376,7 +381,7 @@ def _by_type(values: Mapping[str, Any], gang: Sequence[int] | None) -> str:
     return text
 
 
-def _check_range(values: dict[str, Any], gang: tuple[int, ...] | None) -> None:
+def _check_range(values: Values, gang: tuple[int, ...] | None) -> None:
     """Settle a range of nodes: its gang is that of the smaller number.
 
     Raises:

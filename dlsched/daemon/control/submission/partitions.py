@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
 
 from dlsched.client.submission.durations import duration_text
 from dlsched.core.errors import BadInput, NotAllowed, not_known
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control import bounds
 from dlsched.daemon.loops.user_groups import groups_of
-from dlsched.daemon.settings import PartitionSection, Settings
+from dlsched.daemon.settings import Settings
+from dlsched.daemon.site_rules.partition_access import AccessLists
 from dlsched.daemon.tenants import TenantsOfUser
+from dlsched.jobs.field import Values
 from dlsched.rpc.identity import Identity
+from dlsched.tenants.fields import Partition
 
 GB = 1e9
 
 
-def partition_for(name: str, settings: Settings) -> PartitionSection | None:
+def partition_for(name: str, settings: Settings) -> Partition | None:
     """The partition that a job names, else the default one; None: the cluster has none.
 
     Raises:
         BadInput: there is none of that name.
     """
-    known = {each.name: each for each in settings.partitions}
+    known = settings.partition_rules()
     if name and name not in known:
         bounds.check_text("partition", name)
         if not known:
@@ -35,21 +36,20 @@ def partition_for(name: str, settings: Settings) -> PartitionSection | None:
     return known.get(name or settings.default_partition())
 
 
-def check_access(found: PartitionSection | None, whose: TenantsOfUser, account: str) -> None:
+def check_access(found: Partition | None, whose: TenantsOfUser, account: str) -> None:
     """Refuse a job whose user, account and groups are not among those of its partition.
 
     Raises:
         NotAllowed: one line that says for which the partition is.
     """
-    if found is None or not found.is_restricted or whose.operator:
+    lists = None if found is None or whose.operator else AccessLists.of(found)
+    if lists is None:
         return
-    if why := found.access.refusal(whose.user, account, whose.groups):
+    if why := lists.refusal(whose.user, account, whose.groups):
         raise NotAllowed(why)
 
 
-def time_within(
-    limit: float | None, least: float | None, found: PartitionSection | None
-) -> float | None:
+def time_within(limit: float | None, least: float | None, found: Partition | None) -> float | None:
     """A job's time limit: its own, else the partition's default, else the longest there.
 
     Args:
@@ -77,9 +77,7 @@ def time_within(
     return limit
 
 
-def host_defaults(
-    values: Mapping[str, Any], found: PartitionSection | None, gpus: int, nodes: int
-) -> dict[str, int]:
+def host_defaults(values: Values, found: Partition | None, gpus: int, nodes: int) -> dict[str, int]:
     """The processors of the job and the memory on each node, where it says nothing of them."""
     if found is None or not gpus:
         return {}
@@ -100,7 +98,7 @@ async def tenants_of(cluster: Cluster, caller: Identity, user: str = "") -> Tena
         user: whose jobs they are; empty: the caller's.
     """
     name, groups = user or caller.name, frozenset[str]()
-    if any(each.groups for each in cluster.settings.partitions):
+    if any(each.groups for each in cluster.settings.partition_rules().values()):
         groups = await asyncio.to_thread(groups_of, name)  # may ask a directory server
         cluster.note_groups(name, groups)
     return TenantsOfUser(cluster.tenants, name, operator=caller.is_operator, groups=groups)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from dlsched.core.deadlines import STEPS_FORM, WORTH, deadline_steps
 from dlsched.core.errors import BadInput
 from dlsched.core.rewards import RewardCurve
 from dlsched.db.records import JobBody, JobSpec
+from dlsched.jobs.field import Values
 from dlsched.policies.registry import find
 
 
-def settle_deadline(values: dict[str, Any], now: float) -> None:
+def settle_deadline(values: Values, now: float) -> None:
     """Fill in what a reward curve says of deadline, value and kind, where the job does not.
 
     Args:

@@ -45,13 +45,15 @@ from dlsched.daemon.control.submission.rate_limit import RateLimit
 from dlsched.daemon.control.submission.repeated_calls import answer_again, conflict, made_before
 from dlsched.daemon.control.submission.required_sla import check_has_deadlines, declined
 from dlsched.daemon.control.submission.slas import unplanned
+from dlsched.daemon.control.submission.storage_bounds import StorageBounds
 from dlsched.daemon.notifying.receivers import unheard
 from dlsched.daemon.predictions import Predictions
 from dlsched.daemon.rpc_errors import Conflict, TooMuch
 from dlsched.daemon.trust import check_may_run
-from dlsched.daemon.turns import in_turns
+from dlsched.daemon.turns import UserTurns, in_turns
 from dlsched.db.contents import ContentSizes, seal_of
 from dlsched.db.records import JobSpec
+from dlsched.db.stored_bytes import ROW_BYTES
 from dlsched.protocol.leader import BatchAsked
 from dlsched.protocol.ledger import JobStatus, Request, submissions
 from dlsched.protocol.messages import JobId, RequestId
@@ -73,11 +75,12 @@ class Submissions:
         rate_limit: on the calls of each user.
     """
 
-    def __init__(self, cluster: Cluster, predictions: Predictions) -> None:
+    def __init__(self, cluster: Cluster, predictions: Predictions, storage: StorageBounds) -> None:
         self._cluster = cluster
         self._predictions = predictions
-        self._requiring = asyncio.Lock()
+        self._requiring = UserTurns()
         self.rate_limit = RateLimit()
+        self._storage = storage
 
     async def submit(
         self, request: control_pb2.SubmitRequest, caller: Identity
@@ -149,10 +152,12 @@ class Submissions:
         likely = [each async for each in in_turns(rows_of(asked, first_job, caller, now))]
         submits = [each async for each in in_turns(submissions(requests, first_job))]
         size = sum(size_of(each, sizes) for each in asked)
+        await self._storage.look(caller.name)
         await asyncio.sleep(0)  # what follows is one turn: no other call comes in between
         check_room(cluster, caller.name, total, size)
         check_columns(cluster, caller.name, asked)
         JobQuotas(cluster).check(_by_tenants(caller.name, asked))
+        self._storage.take(caller.name, total * ROW_BYTES + size)
 
         def event(token: int) -> BatchAsked:
             next_job = driver.reserved.next_job
@@ -169,7 +174,7 @@ class Submissions:
 
         try:
             if require_sla:
-                job = await self._ask_if_kept(event, asked, requests)
+                job = await self._ask_if_kept(event, asked, requests, caller)
             else:
                 job = await driver.ask(event)
         except Conflict:
@@ -184,12 +189,16 @@ class Submissions:
         event: Callable[[int], BatchAsked],
         asked: Sequence[ValidJob],
         requests: Sequence[Request],
+        caller: Identity,
     ) -> JobId | control_pb2.SubmitReply | None:
         """Take jobs in that keep their deadlines; else the reply that says why not."""
         specs = [each.spec for each in requests if isinstance(each.spec, JobSpec)]
-        async with self._requiring:  # two calls that fit one by one may not fit together
+        # two calls that fit one by one may not fit together
+        async with self._requiring.of(caller.name):
             refused = await declined(self._predictions, asked, specs)
-            return refused or await self._cluster.driver.ask(event)
+            if refused is None:
+                return await self._cluster.driver.ask(event)
+        return await refused.told()
 
     async def _with_deadlines(
         self, reply: control_pb2.SubmitReply, asked: Sequence[ValidJob]

@@ -40,13 +40,14 @@ from dlsched.daemon.control.submission.job_validation import (
 from dlsched.daemon.control.submission.partitions import check_access, partition_for, tenants_of
 from dlsched.daemon.control.submission.quotas import refuse_beyond_quota
 from dlsched.daemon.control.submission.slas import check_kind, refuse_past
+from dlsched.daemon.control.submission.storage_bounds import StorageBounds
 from dlsched.daemon.notifying.receivers import unheard
 from dlsched.daemon.rpc_errors import NotPossible
 from dlsched.daemon.site_rules.priority_classes import check_grace, check_time
 from dlsched.daemon.tenants import TenantsOfUser
 from dlsched.daemon.turns import in_turns
 from dlsched.db.records import Dependency, Event, FieldsChanged
-from dlsched.jobs.field import Field
+from dlsched.jobs.field import Field, Values
 from dlsched.jobs.fields import FIELDS
 from dlsched.protocol import leader
 from dlsched.protocol.ledger import Job, JobStatus
@@ -94,19 +95,20 @@ def _value(row: Field, text: str) -> Any:
 
 
 async def update(
-    cluster: Cluster, request: control_pb2.UpdateRequest, caller: Identity
+    cluster: Cluster, request: control_pb2.UpdateRequest, caller: Identity, storage: StorageBounds
 ) -> control_pb2.ActReply:
     """Change fields of the named jobs, some hundred in a transaction.
 
     Raises:
         BadInput: for a field that cannot be changed, or a value that could not be submitted.
+        TooMuch: the caller has had too much stored.
     """
     check_filter(request.filter)
     if not names_jobs(request.filter):
         raise BadInput("update: name the jobs")
     if not request.fields and not request.set_dependencies:
         raise BadInput("update: nothing to change")
-    fields: dict[str, Any] = {}
+    fields: Values = {}
     for name, text in request.fields.items():
         if name not in CHANGEABLE:
             bounds.check_text("field", name)
@@ -125,6 +127,8 @@ async def update(
         reply.lines.extend(unheard(site, notify=fields["notify"], url="", addresses=""))
     for missing, _ in found.missing:
         reply.failed.add(subject=f"job {missing}", why="there is no such live job")
+    told = sum(min(len(text), TOLD) for text in request.fields.values())
+    await storage.take_action(caller.name, "update", len(found.rows), told)
     changes = _Changes(cluster, fields, caller, await tenants_of(cluster, caller))
     async for row in in_turns([each for job, each in found.rows.items() if job not in found.ended]):
         name = subject(row, cluster)
@@ -150,7 +154,7 @@ class _Changes:
     """The events that change some jobs, gathered for one transaction."""
 
     def __init__(
-        self, cluster: Cluster, fields: dict[str, Any], caller: Identity, whose: TenantsOfUser
+        self, cluster: Cluster, fields: Values, caller: Identity, whose: TenantsOfUser
     ) -> None:
         self.cluster = cluster
         self.fields = fields
@@ -218,7 +222,7 @@ class _Changes:
         self.taken.append((*asked, leader.AttachAsked(now, tuple(rows))))
         return said
 
-    def _gpu_types(self, row: Job) -> dict[str, Any]:
+    def _gpu_types(self, row: Job) -> Values:
         """What the changes make of a job's GPU types."""
         if self.fields.keys().isdisjoint(OF_TYPES):
             return {}
@@ -226,7 +230,7 @@ class _Changes:
         found = changed_gpu_types(body, self.fields, capacity)
         return {n: v for n, v in found.items() if n in self.fields or v != getattr(body, n)}
 
-    def _check_reservation(self, row: Job, fields: dict[str, Any]) -> None:
+    def _check_reservation(self, row: Job, fields: Values) -> None:
         """Refuse a reservation that the job may not use, or that is shorter than its time limit."""
         table, cluster = self.cluster.driver.table, self.cluster
         if row.status is not JobStatus.PENDING:
@@ -237,7 +241,7 @@ class _Changes:
         whose = replace(self.whose, user=owner_of(cluster, row))
         check_use(named, cluster.tenants.reservations(), whose, account, limit)
 
-    def _class_fields(self, row: Job, fields: dict[str, Any]) -> dict[str, Any]:
+    def _class_fields(self, row: Job, fields: Values) -> Values:
         """The name of a job's class after the change; its limits allow what the job then has.
 
         Raises:
@@ -285,7 +289,7 @@ class _Changes:
                 self.taken.append((leader.AttachAsked(boottime(), (change,)),))
 
 
-def _check_words(cluster: Cluster, fields: dict[str, Any]) -> None:
+def _check_words(cluster: Cluster, fields: Values) -> None:
     settings, capacity = cluster.settings, cluster.capacity()
     partitions = [p.name for p in settings.partitions]
     vcs = list(dict.fromkeys((*cluster.tenants.accounts(), *cluster.tenants.vcs())))
@@ -298,9 +302,7 @@ def _check_words(cluster: Cluster, fields: dict[str, Any]) -> None:
         known_nodes(fields.get(name, ()), capacity)
 
 
-def _refuse(
-    cluster: Cluster, row: Job, fields: dict[str, Any], caller: Identity, name: str
-) -> None:
+def _refuse(cluster: Cluster, row: Job, fields: Values, caller: Identity, name: str) -> None:
     """Refuse a change of another user's job, or of one that is not in the state for it."""
     owner = owner_of(cluster, row)
     try:
@@ -321,12 +323,13 @@ def _refuse(
     check_place(fields, {name: table.field(row, name) for name in USUAL}, caller)
 
 
-def _lines(cluster: Cluster, row: Job, fields: dict[str, Any]) -> list[str]:
+def _lines(cluster: Cluster, row: Job, fields: Values) -> list[str]:
     """What changes, or why nothing may."""
     table = cluster.driver.table
     partition = fields.get("partition", table.field(row, "partition"))
     limit = fields.get("time_limit_s", table.field(row, "time_limit_s"))
-    most = next((p.max_time_s for p in cluster.settings.partitions if p.name == partition), None)
+    rules = cluster.settings.partition_rules()
+    most = rules[partition].max_time_s if partition in rules else None
     if most is not None and limit is None:
         raise NotPossible(f"time limit: partition {partition} wants one, {most:g} s at most")
     if most is not None and limit is not None and limit > most:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.round.snapshot import Held, LiveSnapshot
 from dlsched.jobs.fields import COLUMNS
 
+T = TypeVar("T")
 # what a job asks for, as columns of a snapshot
 _ASKED = frozenset({*COLUMNS, "gang", "max_gpus", "gpu_share", "pool"})
 
@@ -91,7 +92,7 @@ class Question:
 
 def row_of(snapshot: LiveSnapshot, job: int) -> int:
     """The row of a job; −1: it has none."""
-    found = np.flatnonzero(snapshot.columns["job"] == job)
+    found = np.flatnonzero(snapshot.table.job == job)
     return int(found[0]) if found.size else -1
 
 
@@ -99,9 +100,9 @@ def _without(snapshot: LiveSnapshot, absent: set[int]) -> LiveSnapshot:
     """The snapshot in which some jobs count as cancelled."""
     if not absent:
         return snapshot
-    status = snapshot.columns["status"].copy()
-    status[np.isin(snapshot.columns["job"], list(absent))] = int(Status.CANCELLED)
-    return replace(snapshot, columns={**snapshot.columns, "status": status})
+    table = snapshot.table.copy()
+    table.status[np.isin(table.job, list(absent))] = Status.CANCELLED
+    return replace(snapshot, table=table)
 
 
 def _as_if(snapshot: LiveSnapshot, job: int, like: int) -> LiveSnapshot:
@@ -110,48 +111,38 @@ def _as_if(snapshot: LiveSnapshot, job: int, like: int) -> LiveSnapshot:
     If it runs, it has given its GPUs back and waits, with the work that it has done.
     """
     row, other = row_of(snapshot, job), row_of(snapshot, like)
-    columns = dict(snapshot.columns)
-
-    def put(name: str, value: Any) -> None:
-        columns[name] = columns[name].copy()
-        columns[name][row] = value
-
-    for name in _ASKED & columns.keys():
-        put(name, columns[name][other])
-    shapes = {r: shape for r, shape in snapshot.shapes.items() if r != row}
-    if other in snapshot.shapes:
-        shapes[row] = snapshot.shapes[other]
-    by_type = {r: text for r, text in snapshot.gpus_by_type.items() if r != row}
-    if other in snapshot.gpus_by_type:
-        by_type[row] = snapshot.gpus_by_type[other]
-    whole = {r for r in snapshot.whole_nodes if r != row} | (
-        {row} if other in snapshot.whole_nodes else set()
-    )
-    if columns["status"][row] == RUNNING:
-        held_s = max(snapshot.now - float(columns["since"][row]), 0.0)
-        worked_s = max(snapshot.now - float(columns["progress_from"][row]), 0.0)
-        put("held_s", columns["held_s"][row] + held_s)
-        gpus = columns["gpus_now"][row] * part_of(float(columns["gpu_share"][row]))
-        put("attained", columns["attained"][row] + held_s * gpus)
-        put("executed", columns["executed"][row] + worked_s)
-        put("since", snapshot.now)
-        put("gpus_now", 0)
-        put("claimed", False)
-        put("status", WAITING)
-    return replace(
-        snapshot,
-        columns=columns,
-        shapes=shapes,
-        gpus_by_type=by_type,
-        whole_nodes=tuple(sorted(whole)),
-        held=_left_by(snapshot.held, row),
-        homes=_left_by(snapshot.homes, row),
-    )
+    table = snapshot.table.copy()
+    for name in _ASKED & table.kinds.keys():
+        column = getattr(table, name)
+        column[row] = column[other]
+    _ask_like(other, table.shapes, row)
+    _ask_like(other, table.gpus_by_type, row)
+    table.whole_nodes.discard(row)
+    if other in table.whole_nodes:
+        table.whole_nodes.add(row)
+    if table.status[row] == RUNNING:
+        held_s = max(snapshot.now - table.since.item(row), 0.0)
+        table.held_s[row] += held_s
+        gpus = table.gpus_now[row] * part_of(table.gpu_share.item(row))
+        table.attained[row] += held_s * gpus
+        table.executed[row] += max(snapshot.now - table.progress_from.item(row), 0.0)
+        table.since[row] = snapshot.now
+        table.gpus_now[row] = 0
+        table.claimed[row] = False
+        table.status[row] = WAITING
+    rows = np.arange(len(table))
+    table.gpu_limits = table.gpu_limits.take(np.where(rows == row, other, rows))
+    table.homes.pop(row, None)
+    stays = snapshot.held.row != row
+    held = Held(*(column[stays] for column in snapshot.held.plain()))
+    return replace(snapshot, table=table, held=held)
 
 
-def _left_by(held: Held, row: int) -> Held:
-    stays = held.row != row
-    return Held(row=held.row[stays], node=held.node[stays], gpu=held.gpu[stays])
+def _ask_like(other: int, asked: dict[int, T], row: int) -> None:
+    """Have a row ask for what another one does, or for nothing if that one does not."""
+    asked.pop(row, None)
+    if other in asked:
+        asked[row] = asked[other]
 
 
 def _nothing() -> Floats:

@@ -18,8 +18,8 @@ from dlsched.core.errors import BadInput, plural
 from dlsched.core.scenarios import INTERVAL, SCENARIOS, SURE
 from dlsched.core.units import FUTURE, Units
 from dlsched.daemon.round.forecasts.alternatives import Alternative, Outcome, Question, row_of
-from dlsched.daemon.round.forecasts.forecasting import HORIZON_S, Outlook, basis_of, latest_submit
-from dlsched.daemon.round.must_move import must_move
+from dlsched.daemon.round.forecasts.forecasting import basis_of, engine_of, future_of
+from dlsched.daemon.round.forecasts.later_arrivals import LaterArrivals
 from dlsched.daemon.round.parts import refuse_unfit
 from dlsched.daemon.round.prepared_round import PreparedRound, has_known_steps, prepare
 from dlsched.daemon.round.snapshot import LiveSnapshot
@@ -36,65 +36,61 @@ def answer(question: Question) -> list[Outcome]:
         PolicyFailed: a part failed.
     """
     until = time.monotonic() + question.patience_s
-    futures = [_Future(question, each) for each in question.alternatives]
-    for count, future in enumerate(futures):
-        share = (until - time.monotonic()) / (len(futures) - count)
-        future.outlook.look(1.0, HORIZON_S, max(share, 0.0))
+    asked = [_Asked(question, each) for each in question.alternatives]
+    for count, each in enumerate(asked):
+        share = (until - time.monotonic()) / (len(asked) - count)
+        each.future.look(1.0, max(share, 0.0))
     for factor, _ in SCENARIOS[1:]:
-        for future in futures:
-            if future.needs_interval and not future.outlook.was_cut:
-                patience_s = until - time.monotonic()
-                future.outlook.look(factor, HORIZON_S, patience_s, only=future.only)
+        for each in asked:
+            if each.needs_interval and not each.future.outlook.was_cut:
+                each.future.look(factor, until - time.monotonic(), only=each.is_alone)
     found = [
-        replace(future.outcome(futures[0]), latest_submit=future.latest_submit(until))
-        for future in futures
+        replace(each.outcome(asked[0]), latest_submit=each.latest_submit(until)) for each in asked
     ]
     as_it_is = next((k for k, each in enumerate(question.alternatives) if each.job), None)
     if as_it_is is not None:
-        alternative, outlook = question.alternatives[as_it_is], futures[as_it_is].outlook
-        moves = must_move(question, alternative, outlook, until)
+        moves = asked[as_it_is].future.must_move(until)
         found[as_it_is] = replace(found[as_it_is], must_move=moves)
     return found
 
 
-class _Future:
+class _Asked:
     """One alternative, ready to be run on."""
 
     def __init__(self, question: Question, alternative: Alternative) -> None:
         self._question = question
-        self._job = alternative.job
         self._alternative = alternative
         snapshot = question.present(alternative)
         self._prepared = prepared = _prepared(snapshot)
-        # the row of interest, if it alone is: of others only the likeliest scenario is told
-        self.only = row_of(snapshot, self._job) if self._job and not question.lists_jobs else None
-        self.needs_interval = bool(self._job) or question.lists_jobs
+        row = row_of(snapshot, alternative.job) if alternative.job else -1
+        # of others only the likeliest scenario is told
+        self.is_alone = row >= 0 and not question.lists_jobs
+        self.needs_interval = bool(alternative.job) or question.lists_jobs
         table = prepared.ctx.table
         if alternative.settings is not None:
             live = np.concatenate([prepared.ctx.active, prepared.cycle.queue])
             refuse_unfit(prepared.cycle.parts, table.take(live))
         remarks = []
         if alternative.gang:
-            remarks = _resized(prepared, row_of(snapshot, alternative.job), alternative.gang)
+            remarks = _resized(prepared, row, alternative.gang)
         self._basis = "; ".join([basis_of(prepared), *remarks])
-        self.outlook = Outlook(prepared, segments=question.schedule)
+        self.future = future_of(prepared, row, segments=question.schedule)
 
-    def outcome(self, first: _Future) -> Outcome:
-        outlook = self.outlook
-        mine = np.flatnonzero(outlook.jobs == self._job)
-        place = int(mine[0]) if mine.size else -1
+    def outcome(self, first: _Asked) -> Outcome:
+        """What came of it, beside the first alternative."""
+        future = self.future
         more = self._jobs() if self._question.lists_jobs else {}
         if self._question.schedule:
             more |= self._blocks()
         return Outcome(
-            starts=np.array([s[place] for s in outlook.starts if place >= 0], np.float64),
-            ends=np.array([e[place] for e in outlook.ends if place >= 0], np.float64),
-            gpu_s=float(outlook.gpu_s[place]) if place >= 0 else math.nan,
+            starts=future.starts,
+            ends=future.ends,
+            gpu_s=future.gpu_s,
             basis=self._basis,
-            others_later_s=self._later_than(first),
-            reward=outlook.reward(place) if place >= 0 else math.nan,
-            others_reward=self._more_than(first),
-            was_cut=outlook.was_cut,
+            others_later_s=future.others_later_s(first.future),
+            reward=future.reward,
+            others_reward=future.others_reward(first.future),
+            was_cut=future.outlook.was_cut,
             **self._figures(),
             **more,
         )
@@ -104,36 +100,21 @@ class _Future:
 
         NaN for a job that is submitted, or not sure to keep its deadline.
         """
-        place = np.flatnonzero(self.outlook.jobs == self._job)
-        chance = self.outlook.chance_to_meet_deadlines()[place]
-        if self._job not in self._question.supposed or not (chance >= SURE).all() or not place.size:
+        is_sure = self.future.on_time >= SURE
+        if self._alternative.job not in self._question.supposed or not is_sure:
             return math.nan
-        snapshot = self._question.present(self._alternative)
-        row, columns = row_of(snapshot, self._job), dict(snapshot.columns)
-        columns["status"] = columns["status"].copy()
-        columns["status"][row] = FUTURE
-        prepared = _prepared(replace(snapshot, columns=columns))
-        prepared.ctx.table.predicted_work[row] = self._prepared.ctx.table.predicted_work[row]
-        return latest_submit(prepared, row, until)
-
-    def _later_than(self, before: _Future) -> float:
-        """How much later other jobs end than in another future, on average."""
-        mine, theirs = self.outlook, before.outlook
-        _, here, there = np.intersect1d(mine.jobs, theirs.jobs, return_indices=True)
-        is_other = mine.jobs[here] != self._job
-        later = (mine.ends[0][here] - theirs.ends[0][there])[is_other]
-        later = later[~np.isnan(later)]
-        return float(later.mean()) if later.size else math.nan
-
-    def _more_than(self, before: _Future) -> float:
-        """How much more other jobs earn than in another future, together."""
-        mine, theirs = self.outlook, before.outlook
-        _, here, there = np.intersect1d(mine.jobs, theirs.jobs, return_indices=True)
-        more = (mine.rewards()[here] - theirs.rewards()[there])[mine.jobs[here] != self._job]
-        return float(np.nansum(more)) if not np.isnan(more).all() else math.nan
+        snapshot, row = self._question.present(self._alternative), self.future.row
+        jobs = snapshot.table.copy()
+        jobs.status[row] = FUTURE
+        prepared = _prepared(replace(snapshot, table=jobs))
+        table = prepared.ctx.table
+        table.predicted_work[row] = self._prepared.ctx.table.predicted_work[row]
+        later = LaterArrivals(np.array([row]), table.submit_time.copy())
+        unsubmitted = engine_of(prepared, later)
+        return self.future.latest_submit(prepared.ctx.now, until, unsubmitted=unsubmitted)
 
     def _figures(self) -> dict[str, Any]:
-        outlook, ctx = self.outlook, self._prepared.ctx
+        outlook, ctx = self.future.outlook, self._prepared.ctx
         ends = outlook.ends[0]
         known = ~np.isnan(ends)
         jct = (ends - ctx.table.submit_time[outlook.rows])[known]
@@ -145,9 +126,9 @@ class _Future:
         return found
 
     def _jobs(self) -> dict[str, Any]:
-        outlook = self.outlook
+        future, outlook = self.future, self.future.outlook
         columns: dict[str, Any] = {
-            "job": outlook.jobs,
+            "job": future.jobs,
             "gpus": self._prepared.ctx.table.gang[outlook.rows],
             "waits": outlook.pending.astype(np.int64),
             "start": outlook.starts[0],
@@ -157,14 +138,14 @@ class _Future:
             columns[f"start_{name}"] = outlook.quantile(outlook.starts, q)
             columns[f"end_{name}"] = outlook.quantile(outlook.ends, q)
         first = np.where(outlook.pending, outlook.starts[0], outlook.ends[0])
-        order = np.lexsort((outlook.jobs, first, outlook.pending))[:MOST_JOBS]
+        order = np.lexsort((future.jobs, first, outlook.pending))[:MOST_JOBS]
         return {name: column[order] for name, column in columns.items()}
 
     def _blocks(self) -> dict[str, Any]:
-        blocks = self.outlook.segments
+        blocks = self.future.outlook.segments
         if blocks is None:
             return {}
-        jobs = self._prepared.snapshot.columns["job"]
+        jobs = self._prepared.snapshot.table.job
         first = np.lexsort((blocks.job, blocks.start))[:MOST_BLOCKS]
         return {
             "block_job": jobs[blocks.job[first]],

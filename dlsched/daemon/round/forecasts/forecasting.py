@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import numpy as np
 
-import simulate.outlook
 from dlsched.composition.parts import twin_of
 from dlsched.composition.settings import Costs
 from dlsched.core.allocation import Refused
@@ -32,7 +31,8 @@ from dlsched.daemon.round.prepared_round import PreparedRound, has_known_steps, 
 from dlsched.daemon.round.snapshot import LiveSnapshot
 from simulate.engine import Engine
 from simulate.forecast import forecaster, read
-from simulate.latest_submit import LaterSubmit
+from simulate.future import Future
+from simulate.outlook import Outlook
 from simulate.results.recorder import Recorder
 from simulate.world import World
 
@@ -134,6 +134,19 @@ def forecast_with(prepared: PreparedRound, later: LaterArrivals, horizon_s: floa
     return read(ran.engine, engine, np.concatenate([engine.all_known, coming]))
 
 
+def future_of(prepared: PreparedRound, row: int, *, segments: bool) -> Future:
+    """What becomes of a job's row, and of all others; `segments` has placements recorded."""
+    snapshot = prepared.snapshot
+    return Future(
+        engine_of(prepared),
+        snapshot.settings.unknown_s,
+        row,
+        snapshot.table.job,
+        horizon_s=HORIZON_S,
+        segments=segments,
+    )
+
+
 def foreseen(
     snapshot: LiveSnapshot,
     *,
@@ -153,7 +166,7 @@ def foreseen(
     if prepared is None:
         return []
     until = time.monotonic() + patience_s
-    outlook = Outlook(prepared)
+    outlook = Outlook(engine_of(prepared), snapshot.settings.unknown_s)
     for factor, _ in SCENARIOS:
         if not outlook.look(factor, horizon_s, until - time.monotonic()):
             break
@@ -164,8 +177,9 @@ def foreseen(
     on_time = outlook.chance_to_meet_deadlines()
     gpus, sources = prepared.ctx.table.gang[outlook.rows], _sources(prepared, outlook.rows)
     refused = [outlook.refused.get(row, "") for row in outlook.rows.tolist()]
+    jobs = snapshot.table.job[outlook.rows]
     columns = (
-        *(outlook.jobs, start, finish, early, late, first, last, on_time, gpus),
+        *(jobs, start, finish, early, late, first, last, on_time, gpus),
         *(np.array(texts, np.object_) for texts in (sources, refused)),
     )
     return [
@@ -175,47 +189,9 @@ def foreseen(
     ]
 
 
-class Outlook(simulate.outlook.Outlook):
-    """The present of a live snapshot run on in several scenarios.
-
-    Attributes:
-        jobs: the ids of the units that have not ended.
-    """
-
-    def __init__(self, prepared: PreparedRound, *, segments: bool = False) -> None:
-        """Get ready to look; `segments` has the first scenario's placements recorded."""
-        unknown_s = prepared.snapshot.settings.unknown_s
-        super().__init__(engine_of(prepared), unknown_s, segments=segments)
-        self.jobs: Rows = prepared.snapshot.columns["job"][self.rows]
-
-
-def latest_submit(prepared: PreparedRound, row: int, until: float) -> float:
-    """When a job that is sure to keep its deadline can be submitted at the latest.
-
-    Args:
-        prepared: a round that does not see the job.
-        row: of the job.
-        until: by `time.monotonic`, when there is no time left.
-
-    Returns:
-        seconds of the policy's clock; NaN: there was no time to find out.
-    """
-    table, rows = prepared.ctx.table, np.array([row])
-    later = LaterSubmit(
-        present=engine_of(prepared, LaterArrivals(rows, table.submit_time.copy())),
-        row=row,
-        due=float(table.submit_time[row] + table.deadline[row]),
-        unknown_s=prepared.snapshot.settings.unknown_s,
-        arrivals=rows,
-        horizon_s=HORIZON_S,
-        until=until,
-    )
-    return later.latest(prepared.ctx.now)
-
-
 def _sources(prepared: PreparedRound, rows: Rows) -> list[str]:
     """What the duration of each row comes from, as `prepare` has predicted it."""
-    table, expected = prepared.ctx.table, prepared.snapshot.columns["expected"]
+    table, expected = prepared.ctx.table, prepared.snapshot.table.expected
     by_steps, estimator = has_known_steps(prepared), prepared.cycle.parts.estimator.name
     other = np.where(np.isnan(table.time_limit), "assumed", "time limit")
     if estimator != "user":
@@ -230,7 +206,7 @@ def basis_of(prepared: PreparedRound) -> str:
     """What the durations are that a prediction rests on."""
     table, snapshot = prepared.ctx.table, prepared.snapshot
     live = np.concatenate([prepared.ctx.active, prepared.cycle.queue])
-    says = ~np.isnan(snapshot.columns["expected"][live])
+    says = ~np.isnan(snapshot.table.expected[live])
     limits = ~np.isnan(table.time_limit[live]) & ~says
     estimator = prepared.cycle.parts.estimator.name
     words = ["expected times"] if says.any() else []

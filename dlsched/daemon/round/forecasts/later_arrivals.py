@@ -1,21 +1,20 @@
-"""Jobs of a snapshot that come later: at a time, after others, in turn with their array or tenant.
+"""Jobs of a snapshot that come later: at a time, after others, in turn with their array.
 
 No round sees them yet, so they are beside the rows that one decides on. Where a snapshot is run on,
 they arrive as in life, as far as that is known: jobs are taken to end well, so what waits for a
 failure, for the start of another job, for a quota of GPU-hours or for a release by hand does not
-come. Quotas of GPUs at once leave room when their jobs end.
+come.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dlsched.core.arrays import Floats, Rows
-from dlsched.core.sharing.gpu_limits import REASONS, RowLimits
 from dlsched.core.units import UnitTable
 from dlsched.daemon.live import job_columns as c
 from dlsched.protocol.messages import JobId
@@ -24,10 +23,7 @@ if TYPE_CHECKING:  # workers run this too: without a database
     from dlsched.daemon.live.live_state import LiveState
     from dlsched.db.records import Dependency, JobSpec
 
-_COMES = (  # how their reasons begin
-    *("BeginTime", "BackOff", "Dependency:", "JobArrayTaskLimit"),
-    *(f"{reason}:" for reason in REASONS.values()),
-)
+_COMES = ("BeginTime", "BackOff", "Dependency:", "JobArrayTaskLimit")  # how their reasons begin
 
 
 def later_of(live: LiveState, now: float) -> dict[str, Any]:
@@ -35,12 +31,10 @@ def later_of(live: LiveState, now: float) -> dict[str, Any]:
 
     Returns:
         `row` and `begin` (seconds of the policy's clock) of each job that comes, pairs `parents` of
-        its row and that of a job whose end it awaits, `arrays`: row, number and limit of every
-        live element of an array with a limit, and `gpu_limits`, as `RowLimits` has them.
+        its row and that of a job whose end it awaits, and `arrays`: row, number and limit of every
+        live element of an array with a limit.
     """
-    places = {job: live.position(JobId(job)) or 0 for job in live.waiting()}
-    _, reasons = live.eligibility.judge(now, live.claims, places)
-    limits = live.eligibility.tenant_limits.on_gpus(live.jobs.row_of)
+    _, reasons = live.eligibility.judge(now, live.claims)
     rows: list[int] = []
     begins: list[float] = []
     parents: list[tuple[int, int]] = []
@@ -68,7 +62,6 @@ def later_of(live: LiveState, now: float) -> dict[str, Any]:
         "begin": np.array(begins, np.float64),
         "parents": np.array(parents, np.int64).reshape(-1, 2),
         "arrays": np.array(arrays, np.int64).reshape(-1, 3),
-        "gpu_limits": asdict(limits),
     }
 
 
@@ -133,6 +126,5 @@ class LaterArrivals:
             parents.setdefault(row, []).append(other)
         table.parents = {row: tuple(others) for row, others in parents.items()}
         table.array_limits = {row: (array, limit) for row, array, limit in later["arrays"].tolist()}
-        table.gpu_limits = RowLimits(**later.get("gpu_limits", {}))
         order = np.lexsort((rows, visible[rows]))
         return cls(rows[order], visible)

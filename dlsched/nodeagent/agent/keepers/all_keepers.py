@@ -13,12 +13,14 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, TypeVar
 
-from dlsched.core.errors import DlschedError
+from dlsched.core.errors import DlschedError, NotAllowed
 from dlsched.nodeagent.agent import accounts
 from dlsched.nodeagent.agent.keepers import cleanup
+from dlsched.nodeagent.agent.keepers.ended_runs import EndedRuns
 from dlsched.nodeagent.agent.keepers.link import KeeperLink
+from dlsched.nodeagent.agent.keepers.spawning import CannotStartKeeper
+from dlsched.nodeagent.agent.keepers.standstill import StandstillWatch
 from dlsched.nodeagent.agent.keepers.start import KeeperStart
-from dlsched.nodeagent.agent.keepers.zygote_link import CannotStartKeeper
 from dlsched.nodeagent.agent.leader_link import LeaderLink, NotLaunched
 from dlsched.nodeagent.agent.settings import Settings
 from dlsched.nodeagent.agent.tasks import AgentTasks
@@ -39,7 +41,6 @@ T = TypeVar("T")
 Message = dict[str, Any]
 _KEEPER_ANSWERS_S = 3.0
 _AGAIN_S = 0.05
-_CGROUP_TRIES = 100
 _UNIT_ENDS_S = 1.0
 _ACCOUNT_S = 10.0
 
@@ -62,11 +63,16 @@ class Keepers:
     _folders: dict[m.RunId, RunFolder] = field(default_factory=dict, init=False)
     _links: dict[m.RunId, KeeperLink] = field(default_factory=dict, init=False)
     _orders_before_start: dict[m.RunId, list[m.Order]] = field(default_factory=dict, init=False)
-    _to_delete: list[RunFolder] = field(default_factory=list, init=False)
+    _to_delete: list[tuple[RunFolder, m.ExitRecord]] = field(default_factory=list, init=False)
+    _ended: EndedRuns = field(init=False)
     # why keepers could not keep their runs
     _failures: dict[m.RunId, str] = field(default_factory=dict, init=False)
     # as keepers report them
     _suspensions: dict[m.RunId, Mapping[str, Any]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        """Name the file of how runs have ended here."""
+        self._ended = EndedRuns(self.settings.run_dir)
 
     # -- the start of the agent ----------------------------------------------------------------
 
@@ -81,6 +87,7 @@ class Keepers:
         """
         runs, statuses = [], []
         boot = clock.boot_id()
+        self._ended.read()
         await self._have_files_written_again()
         for found in cleanup.remaining_runs(self.settings.state_dir, self.settings.run_dir):
             run_id = found.file.desired.key.run_id
@@ -181,6 +188,11 @@ class Keepers:
         self._links[run_id] = link
         return link
 
+    def process_of(self, run_id: m.RunId) -> int | None:
+        """Return a descriptor of the process of a run's keeper, which its link closes; or None."""
+        link = self._links.get(run_id)
+        return link.process if link is not None else None
+
     # -- starting a keeper ---------------------------------------------------------------------
 
     def start(self, desired: m.DesiredRun, covered_until: float | None) -> None:
@@ -192,10 +204,15 @@ class Keepers:
         run_id = desired.key.run_id
         try:
             folder = self._folder(desired)
+            if run_id in self._ended:
+                self._tell_again(desired, await self.tasks.on_disk(self._ended.find, run_id))
+                return
             message = await self._unless_stopped(run_id, self.leader.launch(desired.key))
             launch = await asyncio.wait_for(
                 self.tasks.in_thread(accounts.launch_facts, self.settings, message), _ACCOUNT_S
             )
+            # a keeper that is lost in its start may have recorded the run
+            self._folders[run_id] = folder
             started, facts = await self.starter.start(desired, launch, covered_until)
         except (DlschedError, OSError, TimeoutError) as error:
             why = str(error) or "the user's account cannot be looked up"
@@ -203,13 +220,20 @@ class Keepers:
                 why = f"{m.NodeName(self.settings.name)}: {why}"
             self._orders_before_start.pop(run_id, None)
             log.warning("not-started run=%s why=%s", desired.key, why)
-            self.handle(agent.KeeperGone(clock.boottime(), run_id, why))
+            self.handle(agent.KeeperGone(clock.boottime(), run_id, why, _fault_of(error)))
             return
-        self.facts[run_id], self._folders[run_id] = facts, folder
+        self.facts[run_id] = facts
         link = self._link(run_id, started.pid, started.process_fd, self._on_message)
         link.begin(started.connection)
         for order in self._orders_before_start.pop(run_id, []):
             self.order(run_id, order)
+
+    def _tell_again(self, desired: m.DesiredRun, end: m.ExitRecord) -> None:
+        """Report how a run ended that the daemon had acknowledged and knows no more."""
+        self._orders_before_start.pop(desired.key.run_id, None)
+        log.warning("ended-before run=%s", desired.key)
+        status = m.KeeperStatus(desired=desired, phase=m.Phase.STOPPING, exit=end)
+        self.handle(agent.KeeperReported(clock.boottime(), status))
 
     async def _unless_stopped(self, run_id: m.RunId, fetching: Coroutine[Any, Any, T]) -> T:
         """Return what is fetched.
@@ -341,26 +365,29 @@ class Keepers:
         written = found.exit if found is not None and found.exit is not None else record
         self.handle(agent.EndWritten(clock.boottime(), written))
 
-    async def forget(self, run_id: m.RunId) -> None:
-        """Delete what a run that is over has on this node."""
+    async def forget(self, run_id: m.RunId, end: m.ExitRecord) -> None:
+        """Delete what a run that is over has on this node, but for how it ended."""
         folder = self._folders.pop(run_id, None)
         facts = self.facts.pop(run_id, None)
         self._failures.pop(run_id, None)
         self._suspensions.pop(run_id, None)
         if folder is not None:
-            self._to_delete.append(folder)
+            self._to_delete.append((folder, end))
             await asyncio.sleep(0)  # until all that one reply lets it forget are in the list
-            folders, self._to_delete = self._to_delete, []
-            if folders:
-                await self.tasks.on_disk(cleanup.delete_runs, folders)
+            doomed, self._to_delete = self._to_delete, []
+            if doomed:
+                await self.tasks.on_disk(self._delete, doomed)
         await self._remove_cgroup(facts.cgroup if facts is not None else "")
 
+    def _delete(self, doomed: list[tuple[RunFolder, m.ExitRecord]]) -> None:
+        try:
+            self._ended.add({end.key.run_id: end for _, end in doomed})
+        except OSError as error:
+            log.error("cannot-store-ends why=%s", error.strerror)
+        cleanup.delete_runs(folder for folder, _ in doomed)
+
     async def _remove_cgroup(self, path: str) -> None:
-        """Remove a run's cgroup; the next start of the agent removes one that remains."""
-        for _ in range(_CGROUP_TRIES if path else 0):
-            if await self.tasks.on_disk(cgroups.remove, path):
-                break
-            await asyncio.sleep(_AGAIN_S)  # its keeper is just ending
+        await cleanup.remove_cgroup(path, self.tasks.on_disk)
 
     async def kill_leftovers(self, run_id: m.RunId) -> None:
         """Kill a lost keeper's processes until none is left, then report what the disk has."""
@@ -392,11 +419,38 @@ class Keepers:
         while clock.boottime() < until and not systemd_units.recorded_end(folder.records):
             await asyncio.sleep(_AGAIN_S)
 
+    async def watch_standstill(self) -> None:
+        """Look for keepers that stand still, for ever."""
+
+        def cgroup_of(run_id: m.RunId) -> str:
+            facts = self.facts.get(run_id)
+            return facts.cgroup if facts is not None else ""
+
+        watch = StandstillWatch(self._links, cgroup_of, self._is_job_over, self.gpus.node_problem)
+        await watch.run()
+
+    async def _is_job_over(self, run_id: m.RunId) -> bool:
+        """Whether a run has begun, has no end on disk, and no process but its keeper."""
+        folder, link = self._folders.get(run_id), self._links.get(run_id)
+        found = await self.tasks.on_disk(folder.read) if folder is not None else None
+        if found is None or link is None or found.released_at is None or found.exit is not None:
+            return False
+        node = m.NodeName(self.settings.name)
+        left = await self.tasks.in_thread(cleanup.leftovers, found, node)
+        return all(each.pid == link.pid for each in left)
+
     def close(self) -> None:
         """Close the connections to keepers; the keepers go on."""
         for link in list(self._links.values()):
             link.close()
         self.starter.close()
+
+
+def _fault_of(error: Exception) -> m.StartFault | None:
+    """Whose fault it is that a keeper was not started; None: the run is not to start any more."""
+    if isinstance(error, NotLaunched):
+        return None
+    return m.StartFault.JOB_HERE if isinstance(error, NotAllowed) else m.StartFault.NODE
 
 
 def _record(found: FoundRun) -> agent.RunRecord:

@@ -8,11 +8,12 @@ process on a GPU.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
 import signal
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 
 from dlsched.nodeagent.host import cgroups, processes
 from dlsched.nodeagent.host.listeners import listening_keepers
@@ -21,6 +22,7 @@ from dlsched.system import files
 from dlsched.system.fault_points import fault_point
 
 _DROPPED = "dropped."
+_AGAIN_S, _CGROUP_TRIES = 0.05, 100
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -70,6 +72,16 @@ def remaining_runs(state_dir: str, run_dir: str) -> Iterator[FoundRun]:
     for name in os.listdir(sockets):
         if name not in known:
             shutil.rmtree(os.path.join(sockets, name), ignore_errors=True)
+
+
+async def remove_cgroup(
+    path: str, in_thread: Callable[[Callable[[str], bool], str], Awaitable[bool]]
+) -> None:
+    """Remove a run's cgroup; the next start of the agent removes one that remains."""
+    for _ in range(_CGROUP_TRIES if path else 0):
+        if await in_thread(cgroups.remove, path):
+            break
+        await asyncio.sleep(_AGAIN_S)  # its keeper is just ending
 
 
 def wake_keepers(run_dir: str) -> list[tuple[int, str]]:

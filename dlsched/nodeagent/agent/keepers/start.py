@@ -17,17 +17,22 @@ import shutil
 import socket
 import struct
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 
+import psutil
+
+from dlsched.nodeagent.agent.keepers import spawning
+from dlsched.nodeagent.agent.keepers.spawning import CannotStartKeeper
 from dlsched.nodeagent.agent.keepers.zygote_link import (
     ZYGOTE,
-    CannotStartKeeper,
+    NoAnswer,
     StartedKeeper,
     ZygoteLink,
     keeper_environment,
     request_keeper,
 )
-from dlsched.nodeagent.agent.settings import Settings
+from dlsched.nodeagent.agent.settings import HookSettings, Settings
 from dlsched.nodeagent.gpus.backend import Inventory
 from dlsched.nodeagent.host import cgroups, systemd_units
 from dlsched.nodeagent.host.launchers import Launcher
@@ -37,7 +42,9 @@ from dlsched.nodeagent.ranks.launch_spec import KeeperSpec, LaunchFacts, RunFact
 from dlsched.protocol.messages import DesiredRun, NodeName
 
 log = logging.getLogger(__name__)
-_START_S = 30.0
+_START_S = 30.0  # of a call of systemd
+_ASKS_S = 30.0  # until a started unit has asked for its job
+_DESCRIPTORS = 16  # that a start may need, with those of threads beside it
 _NAME_BYTES = 200
 _SOCKET = "births"
 
@@ -59,12 +66,20 @@ class KeeperStart:
         self._settings, self._zygote, self._launcher = settings, zygote, launcher
         self._units: UnitStart | None = None
         if launcher.name == "systemd":
-            self._units = UnitStart(settings.run_dir, zygote.spawning_lock)
+            self._units = UnitStart(settings.run_dir)
         self._index_of = {gpu.uuid: gpu.index for gpu in gpus.gpus}
         self._minor_of = {gpu.uuid: gpu.minor for gpu in gpus.gpus}
         self._tool = settings.checkpoint_tool or shutil.which("cuda-checkpoint") or ""
         self._container_tool = find_tool(settings.container_tool)
         self._py_spy = shutil.which("py-spy") or ""
+
+    def apart(self, state_dir: str, run_dir: str) -> KeeperStart:
+        """One that starts keepers of runs without hooks, whose files are in other folders."""
+        other = copy(self)
+        other._settings = replace(
+            self._settings, state_dir=state_dir, run_dir=run_dir, hooks=HookSettings()
+        )
+        return other
 
     async def start(
         self, desired: DesiredRun, launch: LaunchFacts, covered_until: float | None
@@ -81,6 +96,7 @@ class KeeperStart:
             CannotStartKeeper: when there is no keeper.
             OSError: when the run's cgroup cannot be made.
         """
+        _check_descriptors()
         launcher, settings = self._launcher, self._settings
         cgroup = ""
         if launcher.makes_cgroups:
@@ -113,7 +129,7 @@ class KeeperStart:
             covered_until=covered_until,
             gpu_numbers={gpu: self._index_of.get(gpu, 0) for gpu in desired.gpus},
             gpus_by_index=settings.gpus_by_index,
-            cpus=settings.fake_cpus or os.cpu_count() or 1,
+            cpus=settings.fake_cpus or psutil.cpu_count() or 1,
             checkpoint_tool=self._tool,
             checkpoint_lock_s=settings.checkpoint_lock_s,
             py_spy=self._py_spy,
@@ -158,13 +174,30 @@ class KeeperStart:
             self._units.close()
 
 
+def _check_descriptors() -> None:
+    """Refuse a start that would use up this process's last descriptors.
+
+    With none left for the keeper's process, a keeper would run that this agent does not know.
+
+    Raises:
+        OSError: when they are used up.
+    """
+    taken = []
+    try:
+        for _ in range(_DESCRIPTORS):
+            taken.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    finally:
+        for fd in taken:
+            os.close(fd)
+
+
 class UnitStart:
     """Has systemd start keepers as units of their own, and sends each its spec."""
 
-    def __init__(self, run_dir: str, spawning_lock: int) -> None:
-        """Listen for new units; each gets the open descriptor `spawning_lock` with its spec."""
+    def __init__(self, run_dir: str) -> None:
+        """Listen for new units; each gets the spawning lock with its spec."""
+        self._run_dir = run_dir
         self._path = os.path.join(os.path.abspath(run_dir), _SOCKET)
-        self._spawning_lock = spawning_lock
         self._starting: dict[str, asyncio.Future[socket.socket]] = {}  # connection, by unit
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)
@@ -188,13 +221,43 @@ class UnitStart:
         self._starting[unit] = connected
         try:
             await self._start(unit, properties)
-            line = await asyncio.wait_for(connected, _START_S)
+            line = await asyncio.wait_for(connected, _ASKS_S)
+            with line:
+                return await self._ask(line, spec)
         except TimeoutError:
+            await self._end(unit)
             raise CannotStartKeeper(f"{unit} was started and never asked for its job") from None
+        except NoAnswer:
+            await self._end(unit)  # with the keeper that it may have forked
+            raise
         finally:
             del self._starting[unit]
-        with line:
-            return await request_keeper(line, spec, unit, [self._spawning_lock])
+
+    async def _ask(self, line: socket.socket, spec: KeeperSpec) -> StartedKeeper:
+        lock = spawning.shared_lock(self._run_dir)
+        try:
+            return await request_keeper(line, 1, spec, spec.facts.unit, [lock])
+        finally:
+            os.close(lock)
+
+    async def _end(self, unit: str) -> None:
+        """Kill a unit that does not answer, and wait until systemd has ended it.
+
+        Raises:
+            CannotStartKeeper: systemd does not.
+        """
+        for words in (("kill", "--signal=KILL"), ("stop",)):
+            process = await asyncio.create_subprocess_exec(
+                *("systemctl", "--quiet", "--no-ask-password", *words, unit),
+                stdin=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.DEVNULL,
+            )
+            try:
+                await asyncio.wait_for(process.wait(), _START_S)
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+                raise CannotStartKeeper(f"{unit} does not answer and cannot be ended") from None
 
     async def _start(self, unit: str, properties: Sequence[str]) -> None:
         command = [
@@ -212,6 +275,7 @@ class UnitStart:
         except TimeoutError:
             process.kill()
             await process.wait()
+            await self._end(unit)  # it may start it later
             raise CannotStartKeeper(f"systemd does not start {unit}") from None
         if process.returncode:
             lines = errors.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]

@@ -13,7 +13,6 @@ take exponential time; its published code has groups by hand.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,35 +62,6 @@ class Model:
                 )
         if not (self.bandwidth > 0 and self.call >= 0 and self.sync >= 0):
             raise BadInput("bandwidth must be above 0, overheads 0 or more")
-
-
-def finish_time(model: Model, ends: Sequence[int]) -> float:
-    """When the first pass ends, in ms, with groups that end at these layers (0-based, ascending).
-
-    Raises:
-        BadInput: the groups are not those of the model's layers.
-    """
-    last = len(model.size) - 1
-    if list(ends) != sorted({*ends}) or not ends or ends[0] < 0 or ends[-1] != last:
-        raise BadInput(f"groups {list(ends)}: layers in ascending order are needed, up to {last}")
-    copied = np.cumsum(model.size)
-    computed = np.concatenate([[0.0], np.cumsum(model.compute)])
-    done, before = 0.0, 0
-    for number, end in enumerate(ends, 1):
-        arrived = number * model.call + float(copied[end]) / model.bandwidth
-        done = max(done, arrived) + model.sync + float(computed[end + 1] - computed[before])
-        before = end + 1
-    return done
-
-
-def one_group(model: Model) -> list[int]:
-    """No pipelining: all layers are copied, then computed."""
-    return [len(model.size) - 1]
-
-
-def per_layer(model: Model) -> list[int]:
-    """Each layer is copied by itself."""
-    return list(range(len(model.size)))
 
 
 def best_groups(model: Model) -> list[int]:

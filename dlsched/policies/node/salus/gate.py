@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from dlsched.core.sums import ordered_sum
 from dlsched.policies.node.salus.lanes import Lanes, Memory
 from dlsched.policies.node.salus.turns import Order, Turns
 
@@ -303,7 +304,7 @@ class Gate:
         job = self._jobs[session]
         if not job.is_known:
             return True
-        held = sum(each.persistent for each in self._jobs.values())
+        held = ordered_sum(each.persistent for each in self._jobs.values())
         is_oldest = next(iter(self._jobs)) == session  # it goes on, whatever comes beside it
         return is_oldest or held + job.ephemeral <= self.lanes.capacity
 
@@ -313,7 +314,9 @@ class Gate:
         job.state, job.since = "runs", now
         if not number:
             self._lanes_first = True
-            others = sum(each.persistent for name, each in self._jobs.items() if name != session)
+            others = ordered_sum(
+                each.persistent for name, each in self._jobs.items() if name != session
+            )
             return Turn(session, max(self.lanes.capacity - others, 0.0), len(self._jobs) > 1)
         lane = self.lanes.lanes[number]
         memory = job.reserved.persistent + lane.size
@@ -372,7 +375,7 @@ class Gate:
 
     def _count_outside(self, but: str = "") -> None:
         """Count what jobs without a lane hold; of one that is late all that it may use."""
-        self.lanes.outside = sum(
+        self.lanes.outside = ordered_sum(
             job.persistent + (job.ephemeral if job.state == "late" and job.is_known else 0)
             for session, job in self._jobs.items()
             if session != but and not self.lane_of(session)

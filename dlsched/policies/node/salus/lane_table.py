@@ -8,20 +8,18 @@ because both see units come and go in the same order.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from dlsched.core.arrays import Floats, Rows
 from dlsched.core.cluster.occupancy import Occupancy, Placement
 from dlsched.core.units import UnitTable
-from dlsched.policies.node.salus.artifact_lanes import ArtifactLane, ArtifactLanes, reserved
-from dlsched.policies.node.salus.lanes import Lane, Lanes, Memory
+from dlsched.policies.node.salus.lanes import AnyLanes, Lanes, Memory
 from dlsched.policies.node.salus.turns import Order
 
-Form = Literal["paper", "artifact"]
 MIB_OF_GIB = 1024.0
 PERSISTENT, EPHEMERAL = "persistent_gib", "ephemeral_gib"  # columns of jobs
 
@@ -33,13 +31,13 @@ class TurnRules:
     Attributes:
         order: of a lane's iterations.
         conserves_work: whether a lane goes on with the next job when the first wants no turn.
-        lanes: whose rules say which job gets into which lane.
+        lanes: their rules say which job gets into which lane.
         reserved_mib: of each GPU that no job gets.
     """
 
     order: Order = "srtf"
     conserves_work: bool = False
-    lanes: Form = "paper"
+    lanes: type[AnyLanes] = Lanes
     reserved_mib: float = 300.0
 
 
@@ -78,13 +76,13 @@ class LaneTable:
     def __init__(self, rules: TurnRules) -> None:
         """No unit yet."""
         self.rules = rules
-        self.lanes: dict[Placement, Lanes | ArtifactLanes] = {}
+        self.lanes: dict[Placement, AnyLanes] = {}
         self._at: dict[int, Placement] = {}
 
     def need(self, persistent_gib: float, ephemeral_gib: float, capacity: float) -> Memory:
         """What is reserved for a unit, in MiB."""
         need = Memory(persistent_gib * MIB_OF_GIB, ephemeral_gib * MIB_OF_GIB)
-        return reserved(need, capacity) if self.rules.lanes == "artifact" else need
+        return self.rules.lanes.reserved(need, capacity)
 
     def capacity(self, where: Placement, occupancy: Occupancy) -> float:
         """MiB of each GPU of a placement that units may use; NaN where it is not known."""
@@ -103,8 +101,7 @@ class LaneTable:
     def come(self, row: int, where: Placement, need: Memory, capacity: float) -> None:
         """A unit comes to GPUs."""
         if where not in self.lanes:
-            empty = ArtifactLanes if self.rules.lanes == "artifact" else Lanes
-            self.lanes[where] = empty(capacity)
+            self.lanes[where] = self.rules.lanes(capacity)
         self.lanes[where].submit(str(row), need)
         self._at[row] = where
 
@@ -154,7 +151,7 @@ class LaneTable:
         self.lanes, self._at = {}, {}
         for nodes, masks, kept in state["lane_table"]:
             where = Placement(tuple(nodes), tuple(masks))
-            lanes = _restored(kept, is_artifact=self.rules.lanes == "artifact")
+            lanes = self.rules.lanes.of_state(kept)
             self.lanes[where] = lanes
             self._at |= dict.fromkeys(map(int, lanes.names()), where)
 
@@ -167,20 +164,3 @@ class LaneTable:
         self._at = {place[row]: where for row, where in self._at.items()}
         for lanes in self.lanes.values():
             lanes.rename(names)
-
-
-def _restored(kept: Mapping[str, Any], *, is_artifact: bool) -> Lanes | ArtifactLanes:
-    def sessions(entries: Iterable[Any]) -> dict[str, Memory]:
-        return {str(name): Memory(persistent, ephemeral) for name, persistent, ephemeral in entries}
-
-    if is_artifact:
-        found = ArtifactLanes(kept["capacity"])
-        found.lanes = [
-            ArtifactLane(number=n, size=size, sessions=sessions(e)) for n, size, e in kept["lanes"]
-        ]
-        found.next_number = kept["next"]
-        return found
-    made = Lanes(kept["capacity"])
-    made.lanes = {number: Lane(size, sessions(each)) for number, size, each in kept["lanes"]}
-    made.next_number = kept["next"]
-    return made

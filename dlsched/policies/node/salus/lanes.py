@@ -15,7 +15,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
+
+from dlsched.core.sums import ordered_sum
 
 How = Literal["new", "join", "enlarge"]
 
@@ -68,7 +70,7 @@ class Lane:
 
 
 class AnyLanes(ABC):
-    """What lanes by the paper's rules and by the published code have in common, on one GPU.
+    """What lanes have in common whatever the rules of admission are, on one GPU.
 
     Attributes:
         capacity: memory of the GPU.
@@ -87,6 +89,24 @@ class AnyLanes(ABC):
     @abstractmethod
     def numbered(self) -> Iterable[tuple[int, Lane]]:
         """All lanes, each with its number."""
+
+    @classmethod
+    @abstractmethod
+    def of_state(cls, state: Mapping[str, Any]) -> Self:
+        """The lanes of a `state`."""
+
+    @staticmethod
+    def reserved(need: Memory, capacity: float) -> Memory:
+        """What a session with such a need gets."""
+        return need
+
+    @abstractmethod
+    def left_after(self, need: Memory) -> float | None:
+        """Memory that is left when a session has got into a lane; None where it has to wait."""
+
+    @abstractmethod
+    def finish(self, session: str) -> list[Admission]:
+        """End a session; sessions that waited may get in."""
 
     @abstractmethod
     def admit(self, session: str, need: Memory) -> Admission | None:
@@ -148,6 +168,14 @@ class Lanes(AnyLanes):
         self.outside: float = 0
         self.lanes: dict[int, Lane] = {}
 
+    @classmethod
+    def of_state(cls, state: Mapping[str, Any]) -> Self:
+        """The lanes of a `state`."""
+        lanes = cls(state["capacity"])
+        lanes.lanes = {n: Lane(size, sessions_of(each)) for n, size, each in state["lanes"]}
+        lanes.next_number = state["next"]
+        return lanes
+
     def numbered(self) -> Iterable[tuple[int, Lane]]:
         """All lanes, each with its number."""
         return self.lanes.items()
@@ -155,8 +183,8 @@ class Lanes(AnyLanes):
     @property
     def used(self) -> float:
         """All persistent memory and all lanes, with what is held outside of them."""
-        persistent = sum(m.persistent for lane in self.lanes.values() for m in _needs(lane))
-        return self.outside + persistent + sum(lane.size for lane in self.lanes.values())
+        persistent = ordered_sum(m.persistent for lane in self.lanes.values() for m in _needs(lane))
+        return self.outside + persistent + ordered_sum(lane.size for lane in self.lanes.values())
 
     def find(self, need: Memory) -> Found | None:
         """The lane for a session: a new one, else the smallest that fits, else one that may grow.
@@ -219,11 +247,9 @@ class Lanes(AnyLanes):
         return Admission(session, number, found.how)
 
 
-def fits_together(needs: Iterable[Memory], capacity: float) -> bool:
-    """Whether sessions fit one GPU at all: in a single lane, which takes the least memory."""
-    known = list(needs)
-    largest = max((m.ephemeral for m in known), default=0)
-    return sum(m.persistent for m in known) + largest <= capacity
+def sessions_of(entries: Iterable[Any]) -> dict[str, Memory]:
+    """The sessions of a lane in a state."""
+    return {str(name): Memory(persistent, ephemeral) for name, persistent, ephemeral in entries}
 
 
 def _needs(lane: Lane) -> Iterator[Memory]:

@@ -13,18 +13,18 @@ node), the first that must wait reserves what comes free, and bounds of memory a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from dlsched.core.allocation import Refused
 from dlsched.core.arrays import Rows
 from dlsched.core.context import RoundContext
+from dlsched.core.memory import rows
 from dlsched.core.options import option
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units, UnitTable
+from dlsched.core.walk.room_under_limits import OVER_LIMIT
 from dlsched.core.walk.walk import Walk
 from dlsched.policies.scheduling.antman.leftovers import Leftovers
 from dlsched.policies.scheduling.ordering import order_by
@@ -60,32 +60,18 @@ class AntMan(SchedulingPolicy[AntManOptions]):
 
     name = "antman"
     summary = "guaranteed jobs own their GPUs, opportunistic ones use what is left (AntMan)"
+    at_limits = "tries"
     preemptive = False
     rests = False
     node_policy = "antman-node"
     leaves_gpus_free = True
 
+    _owning: list[int] = rows(list, optional=True)  # auto jobs that own their GPUs
+
     @property
     def pairs_units(self) -> bool:
         """It decides itself which units share GPUs."""
         return True
-
-    def __init__(self, options: AntManOptions) -> None:
-        super().__init__(options)
-        self._owning: list[int] = []  # auto jobs that own their GPUs
-
-    def state_dict(self) -> dict[str, Any]:
-        """The auto jobs that own their GPUs."""
-        return {"owning": list(self._owning)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`."""
-        self._owning = [int(row) for row in state.get("owning", ())]
-
-    def renumber(self, old: Rows, finished_gone: int) -> None:
-        """Follow a table that was packed."""
-        new = {before: row for row, before in enumerate(old.tolist()) if before >= 0}
-        self._owning = [new[row] for row in self._owning if row in new]
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """Owners and promotions in order of arrival, then opportunistic jobs."""
@@ -162,6 +148,9 @@ class AntMan(SchedulingPolicy[AntManOptions]):
         room = int(min(options.most_opportunistic, walk.ctx.perf.most_together - 1))
         leftovers = Leftovers(walk, options.most_used, options.most_memory, room, self._owning)
         for row in rows:
+            if walk.is_over_limit(row):
+                walk.refuse(row, OVER_LIMIT)
+                continue
             placement = leftovers.place(row)
             if placement is None:
                 walk.refuse(row, NO_CANDIDATE)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dlsched.core.arrays import Bools, Floats
+from dlsched.core.sums import ordered_sum
 
 NEVER = np.inf
 
@@ -58,8 +59,8 @@ def moments(
         running: tasks that run now.
         queue: tasks that wait, in their order; one that is larger than the node never starts.
     """
-    free_cores = cores - sum(task.cores for task in running)
-    free_memory = memory - sum(task.memory for task in running)
+    free_cores = cores - ordered_sum(task.cores for task in running)
+    free_memory = memory - ordered_sum(task.memory for task in running)
     ends = sorted((task.seconds, task.cores, task.memory) for task in running)
     waiting = list(enumerate(queue))
     now: float = 0
@@ -101,7 +102,7 @@ def wait_matrix(
     for moment in future:
         fits: Bools = (rows <= moment.cores)[:, None] & (columns <= moment.memory)
         found[fits & (found == NEVER)] = moment.at
-        if found[-1, -1] < NEVER:  # the largest fits last
+        if not found.size or found[-1, -1] < NEVER:  # the largest fits last
             break
     return found
 

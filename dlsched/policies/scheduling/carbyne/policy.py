@@ -10,15 +10,15 @@ comes. Resources count as whole parts of the cluster (10⁻⁹), so that plans a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from dlsched.core.allocation import Refused
-from dlsched.core.arrays import Floats, Rows
+from dlsched.core.arrays import Floats
 from dlsched.core.context import RoundContext
+from dlsched.core.memory import kept, rows
 from dlsched.core.options import option
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
@@ -48,36 +48,24 @@ class Carbyne(SchedulingPolicy[Options]):
     needs = frozenset({"predicted_work"})
     plans_children = True
 
+    _wake: float = kept(-np.inf)  # when a planned beginning comes
+    _waiting: set[int] = rows(set)  # after the last plan
+    _running: set[int] = rows(set)
+
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._graphs = GraphsOfTable()
-        self._wake = -np.inf
-        self._waiting = self._running = np.zeros(0, np.int64)
-
-    def state_dict(self) -> dict[str, Any]:
-        """When a planned beginning comes, and which rows waited and ran after the last plan."""
-        return {"wake": self._wake, "waiting": self._waiting, "running": self._running}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`."""
-        self._wake = float(state["wake"])
-        self._waiting, self._running = np.array(state["waiting"]), np.array(state["running"])
-
-    def renumber(self, old: Rows, finished_gone: int) -> None:
-        """Follow a table that was packed."""
-        self._waiting = np.flatnonzero(np.isin(old, self._waiting))
-        self._running = np.flatnonzero(np.isin(old, self._running))
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """Begin jobs of graphs, first from their shares, then from what all leave."""
         if not len(units):
             return
-        waiting, running = np.sort(units.rows), np.sort(ctx.running.rows)
-        is_same = np.array_equal(waiting, self._waiting) and np.array_equal(running, self._running)
+        waiting, running = set(units.rows.tolist()), set(ctx.running.rows.tolist())
+        is_same = waiting == self._waiting and running == self._running
         if ctx.changes or not is_same or ctx.now >= self._wake:
             begun = self._plan(units, ctx, walk)
-            self._waiting = waiting[~np.isin(waiting, begun)]
-            self._running = np.sort(np.concatenate([running, np.array(begun, np.int64)]))
+            self._waiting = waiting.difference(begun)
+            self._running = running.union(begun)
         walk.wake_at(self._wake)
         walk.stable_until(self._wake)
 

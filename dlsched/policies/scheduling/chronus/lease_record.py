@@ -7,27 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from dlsched.core.arrays import Bools, Floats, Ints, Rows, carried
+from dlsched.core.arrays import Bools, Floats, Ints, Rows
+from dlsched.core.memory import Remembering, by_row, kept, memory
 
 # classes, as in the paper
 UNSEEN, LOWEST, ACCEPTED, UNACCEPTED, BEST_EFFORT = -2, -1, 0, 1, 2
 
-_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
-    "kind": (np.int64, UNSEEN),
-    "estimate": (np.float64, 0.0),
-    "request": (np.int64, 0),
-    "due": (np.float64, np.inf),
-    "holds_lease": (np.bool_, 0),
-    "forced": (np.bool_, 0),
-    "overrun": (np.bool_, 0),
-    "plannable": (np.bool_, 0),
-    "credit": (np.float64, 0.0),
-    "emergence": (np.float64, 0.0),
-    "place": (np.int64, 0),
-}
 
-
-class LeaseRecord:
+class LeaseRecord(Remembering):
     """The state of all jobs.
 
     Attributes:
@@ -49,36 +36,31 @@ class LeaseRecord:
         turned_down: since the boundary a job with a deadline has waited without being admitted.
     """
 
-    kind: Ints
-    estimate: Floats
-    request: Ints
-    due: Floats
-    holds_lease: Bools
-    forced: Bools
-    overrun: Bools
-    plannable: Bools
-    credit: Floats
-    emergence: Floats
-    place: Ints
-
-    def __init__(self) -> None:
-        for name, (dtype, fresh) in _COLUMNS.items():
-            setattr(self, name, np.full(0, fresh, dtype))
-        self.plans: dict[int, list[int]] = {}
-        self.options: dict[int, tuple[tuple[float, float], ...]] = {}
-        self.places = 0
-        self.lease = self.slot = -1
-        self.turned_down = False
-        self._booked = np.zeros(64, np.int64)  # GPUs by lease, counted from time 0
+    kind: Ints = memory(UNSEEN)
+    estimate: Floats = memory(0.0)
+    request: Ints = memory(0)
+    due: Floats = memory(np.inf)
+    holds_lease: Bools = memory(False)
+    forced: Bools = memory(False)
+    overrun: Bools = memory(False)
+    plannable: Bools = memory(False)
+    credit: Floats = memory(0.0)
+    emergence: Floats = memory(0.0)
+    place: Ints = memory(0)
+    plans: dict[int, list[int]] = by_row(lambda *leases: list(leases))
+    options: dict[int, tuple[tuple[float, float], ...]] = by_row(
+        lambda *options: tuple((due, value) for due, value in options)
+    )
+    places: int = kept(0)
+    lease: int = kept(-1)
+    slot: int = kept(-1)
+    turned_down: bool = kept(False)
+    _booked: Ints = kept(lambda: np.zeros(64, np.int64), np.array)  # by lease, from time 0
 
     def reserve(self, count: int) -> None:
         """Make room for so many rows."""
-        have = len(self.kind)
-        if count > have:
-            room = max(count, 2 * have)
-            for name, (dtype, fresh) in _COLUMNS.items():
-                more = np.full(room - have, fresh, dtype)
-                setattr(self, name, np.concatenate([getattr(self, name), more]))
+        if count > len(self.kind):
+            self.reach(max(count, 2 * len(self.kind)))
 
     def in_order(self, rows: Rows) -> Rows:
         """Rows by their places."""
@@ -119,32 +101,9 @@ class LeaseRecord:
 
     # -- state ------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """All of it."""
-        return {name: getattr(self, name).copy() for name in _COLUMNS} | {
-            "plans": {str(row): list(leases) for row, leases in self.plans.items()},
-            "options": {str(row): [list(one) for one in of] for row, of in self.options.items()},
-            "counters": [self.places, self.lease, self.slot, int(self.turned_down)],
-            "booked": self._booked.copy(),
-        }
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`."""
-        for name, (dtype, _) in _COLUMNS.items():
-            setattr(self, name, np.array(state[name], dtype))
-        self.plans = {int(row): list(leases) for row, leases in state["plans"].items()}
-        self.options = {
-            int(row): tuple((float(due), float(value)) for due, value in of)
-            for row, of in state["options"].items()
-        }
-        self.places, self.lease, self.slot, turned_down = map(int, state["counters"])
-        self.turned_down = bool(turned_down)
-        self._booked = np.array(state["booked"], np.int64)
-
-    def renumber(self, old: Rows) -> None:
-        """Follow a table that was packed; plans of ended jobs are dropped before."""
-        for name, (_, fresh) in _COLUMNS.items():
-            setattr(self, name, carried(getattr(self, name), old, fresh))
-        new = {int(before): row for row, before in enumerate(old.tolist()) if before >= 0}
-        self.plans = {new[row]: leases for row, leases in self.plans.items() if row in new}
-        self.options = {new[row]: of for row, of in self.options.items() if row in new}
+        """Go on from a `state_dict`; an older release had the counters in one list."""
+        if "counters" in state:
+            names = ("places", "lease", "slot", "turned_down")
+            state = {**state, **dict(zip(names, state["counters"], strict=True))}
+        super().load_state_dict(state)

@@ -49,7 +49,6 @@ MINUTE_S = 60.0
 SAME_S = 1.0  # live, a deadline is counted from a moment before the submit
 ROWS_PER_HOUR = 1200  # of one program, per hour of lease
 CELLS = 4_000  # rows times leases of one program: HiGHS then takes a tenth of a second, not minutes
-WAITS = Refused("Lease", "the GPUs are held by jobs with leases, or by more urgent ones")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -459,7 +458,7 @@ class Chronus(SchedulingPolicy[ChronusOptions]):
         record.to_the_end(np.array(started, np.int64))
 
     def _fills_later(self, ctx: RoundContext) -> bool:
-        """The artifact fills in odd minutes only."""
+        """By slots, GPUs are filled in odd minutes only."""
         return self.options.clock == "slots" and int(ctx.now // MINUTE_S) % 2 == 0
 
     # -- clocks -----------------------------------------------------------------------------------

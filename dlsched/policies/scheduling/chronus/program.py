@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from dlsched.core.arrays import Floats, Ints
+from dlsched.core.sums import ordered_sum
 from dlsched.policies.highs import Limits, MixedProgram
 from dlsched.policies.scheduling.chronus.leases import Row, capacity_for
 
@@ -57,7 +58,7 @@ def best_plan(
         serving.setdefault(row.job, {})[serves] = 1.0
         columns.append(leases)
     for used, room in zip(in_lease, capacity.tolist(), strict=True):
-        if sum(used.values()) > room:
+        if ordered_sum(used.values()) > room:
             program.row(0.0, float(room), used)
     for ways in serving.values():
         program.row(1.0, 1.0, ways)

@@ -15,8 +15,6 @@ from dlsched.policies.scheduling.elasticflow.greedy import plan_greedily
 from dlsched.policies.scheduling.elasticflow.planning import Demand, Plan, plan
 from dlsched.policies.scheduling.elasticflow.timeline import Steps
 
-Marginal = Literal["artifact", "paper"]
-
 
 def by_deadline(demands: Sequence[Demand]) -> list[int]:
     """Places of jobs, the earliest deadline first, ties as they come."""
@@ -79,7 +77,12 @@ class Planner:
         return plans, free
 
     def give_the_rest(
-        self, demands: Sequence[Demand], plans: list[Plan], free: Steps, marginal: Marginal
+        self,
+        demands: Sequence[Demand],
+        plans: list[Plan],
+        free: Steps,
+        *,
+        costliest: bool = False,
     ) -> tuple[list[int], list[tuple[int, Plan]]]:
         """Give GPUs that are free now to the jobs that gain most, and plan these anew.
 
@@ -89,7 +92,7 @@ class Planner:
             demands: all jobs.
             plans: theirs; changed.
             free: what they leave free.
-            marginal: artifact: the largest increase of GPU time comes first; paper: the smallest.
+            costliest: the largest increase of GPU time comes first, and not the smallest.
 
         Returns:
             the places of the jobs, the largest marginal return first, and those that got more, in
@@ -102,7 +105,7 @@ class Planner:
         while best != -1:
             for job in order:
                 if demands[job].sizes.after(plans[job].first) or not offers[job].is_taken:
-                    offers[job] = self._offer(demands[job], plans[job], free, spare, marginal)
+                    offers[job] = self._offer(demands[job], plans[job], free, spare, costliest)
             order.sort(key=lambda job: -offers[job].value)
             best = next((job for job in order if offers[job].is_open), -1)
             if best >= 0:
@@ -112,9 +115,7 @@ class Planner:
                 spare = free.gpus[0]
         return order, gained
 
-    def _offer(
-        self, demand: Demand, own: Plan, free: Steps, spare: int, marginal: Marginal
-    ) -> _Offer:
+    def _offer(self, demand: Demand, own: Plan, free: Steps, spare: int, costliest: bool) -> _Offer:
         size = demand.sizes.after(own.first)
         more = size - own.first
         if not size or more > spare:
@@ -127,7 +128,7 @@ class Planner:
         value = math.inf
         if own.first:
             value = (better.gpu_seconds - own.gpu_seconds) / more
-            value = value if marginal == "artifact" else -value
+            value = value if costliest else -value
         return _Offer(value, better, without)
 
 

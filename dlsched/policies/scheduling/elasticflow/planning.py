@@ -21,6 +21,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from dlsched.core.arrays import Floats, Ints
+from dlsched.core.sums import ordered_sum
 from dlsched.policies.scheduling.elasticflow.timeline import DUST, FOREVER, Steps, in_slots
 
 
@@ -173,7 +174,7 @@ class Plan:
         whole stretch counts.
         """
         times = [*self.steps.times, self.end]
-        return sum(
+        return ordered_sum(
             (times[place + 1] - times[place]) * gpus for place, gpus in enumerate(self.steps.gpus)
         )
 
@@ -218,7 +219,7 @@ def plan(demand: Demand, free: Steps, slot: float, *, first: int = 0) -> Plan:
         return _late(demand, known, gpus, lasts, slot, first)
     some, last = found
     ahead = lasts[begin : begin + last]
-    done = sum(demand.work(some[:last], ahead, before, since))
+    done = ordered_sum(demand.work(some[:last], ahead, before, since))
     gpus[begin : begin + last + 1] = some[: last + 1]
     pause = demand.pause(some, ahead, before, last, since)
     rest = demand.seconds(left - done, some[last], pause)

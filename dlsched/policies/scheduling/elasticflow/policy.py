@@ -10,12 +10,12 @@ deadline (a job without one is best effort), bounds of the number of GPUs, speed
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from dlsched.core.allocation import Grant, Refused
-from dlsched.core.arrays import Bools
+from dlsched.core.allocation import Refused
+from dlsched.core.arrays import Bools, Ints
 from dlsched.core.context import RoundContext
 from dlsched.core.options import option
 from dlsched.core.scheduling import SchedulingPolicy
@@ -25,7 +25,6 @@ from dlsched.core.walk.walk import Walk
 from dlsched.policies.scheduling.elasticflow.admission import Door, declined
 from dlsched.policies.scheduling.elasticflow.demands import Demands
 from dlsched.policies.scheduling.elasticflow.layout import lay_out, start_waiting
-from dlsched.policies.scheduling.elasticflow.overhead import Events, Trainers
 from dlsched.policies.scheduling.elasticflow.planner import Planner, by_deadline
 from dlsched.policies.scheduling.elasticflow.planning import Plan
 from dlsched.policies.scheduling.elasticflow.promises import Promises
@@ -38,11 +37,6 @@ WITHOUT_ROUNDS_S = 60.0
 class ElasticFlowOptions:
     """ElasticFlow."""
 
-    marginal: Literal["artifact", "paper"] = option(
-        "paper",
-        "GPUs that are left go first to the job whose planned GPU time grows most (artifact), or "
-        "least (paper), for each GPU",
-    )
     shares: Literal["minimum", "greedy"] = option(
         "minimum",
         "a job has as few GPUs as keep its deadline, or (EDF) as many as it can use, the earliest "
@@ -57,18 +51,31 @@ class ElasticFlowOptions:
         0.0, "seconds to which planned ends are rounded up; 0: the length of a round", low=0.0
     )
     margin: float = option(1.1, "how many times its predicted work a job is given", low=1.0)
-    layout: Literal["sticky", "anew"] = option(
-        "sticky",
-        "sticky: a job whose number of GPUs stays keeps its GPUs; anew: all jobs are placed anew, "
-        "and restart, each time",
-    )
-    trainers: Literal["world", "published"] = option(
-        "world",
-        "published: starts cost what the released simulator charges for them (only in a replay)",
-    )
-    restart_every: int = option(
-        60, "trainers=published: all trainers restart once in so many decisions", low=1
-    )
+
+
+class Division(NamedTuple):
+    """How the jobs of a pool share its GPUs, by their places.
+
+    Attributes:
+        units: the jobs, the earliest deadline first.
+        first: their plans before what is left was given.
+        gained: those that got more, in their turns, with their new plans.
+        plans: their plans in the end.
+        order: their places, the largest marginal return first.
+        total: GPUs of the pool.
+    """
+
+    units: Units
+    first: list[Plan]
+    gained: list[tuple[int, Plan]]
+    plans: list[Plan]
+    order: list[int]
+    total: int
+
+    @property
+    def sizes(self) -> Ints:
+        """GPUs of each job."""
+        return np.array([plan.first for plan in self.plans], np.int64)
 
 
 class ElasticFlow(SchedulingPolicy[ElasticFlowOptions], AdmissionPolicy[ElasticFlowOptions]):
@@ -84,14 +91,16 @@ class ElasticFlow(SchedulingPolicy[ElasticFlowOptions], AdmissionPolicy[ElasticF
     def __init__(self, options: ElasticFlowOptions) -> None:
         super().__init__(options)
         self._demands = Demands(
-            margin=options.margin,
-            beyond_useful=options.shares == "greedy",
-            restarts=options.trainers == "world",
+            margin=options.margin, beyond_useful=options.shares == "greedy", restarts=True
         )
         self._promises = Promises()
         self._admits = False  # is it this run's admission, too?
-        self._trainers = Trainers()
-        self.memories = (self._promises, self._trainers)
+        self.memories = (self._promises,)
+
+    @property
+    def speeds_up_the_costliest(self) -> bool:
+        """Does what is left go to the jobs whose GPU time grows most by it, not least?"""
+        return False
 
     # -- admission --------------------------------------------------------------------------------
 
@@ -145,17 +154,18 @@ class ElasticFlow(SchedulingPolicy[ElasticFlowOptions], AdmissionPolicy[ElasticF
             return
         protected = ctx.protected(units)
         units = units[~protected] if protected.any() else units
-        is_free = self.options.shares == "greedy" and not self._admits
-        self._trainers.begin_event(self.options.restart_every, is_free=is_free)
+        self._promises.decided(ctx, self._decide(units, ctx, walk))
+        walk.wake_at(self._promises.due)
+        walk.stable_until(self._promises.due)
+
+    def _decide(self, units: Units, ctx: RoundContext, walk: Walk) -> float:
+        """Give each pool's jobs their GPUs; returns when a plan changes first [s]."""
         nexts = [np.inf]
         for pool, places in share_by_pool(units):
             some = self._promises.in_order(units[places])
             if len(some):
                 nexts.append(self._divide(some, capacity(some, walk, pool), ctx, walk))
-        self._trainers.end_event()
-        self._promises.decided(ctx, min(nexts))
-        walk.wake_at(self._promises.due)
-        walk.stable_until(self._promises.due)
+        return min(nexts)
 
     def _divide(self, units: Units, total: int, ctx: RoundContext, walk: Walk) -> float:
         """Plan the jobs of a pool and resize them; returns when a plan changes first [s]."""
@@ -168,47 +178,30 @@ class ElasticFlow(SchedulingPolicy[ElasticFlowOptions], AdmissionPolicy[ElasticF
         kept = self._promises.kept_instead(rows, plans, planner, ctx.now)
         if kept is not None:
             plans, free = planner.around(demands, kept)
-        due = [
-            place for place in np.argsort(units.rows).tolist() if plans[place].first
-        ]  # without what is left
         order, gained, first = list(range(len(plans))), list[tuple[int, Plan]](), list(plans)
         if self.options.shares == "minimum":
-            order, gained = planner.give_the_rest(demands, plans, free, self.options.marginal)
-        sizes = np.array([plan.first for plan in plans], np.int64)
-        anew, greedy = self.options.layout == "anew", self.options.shares == "greedy"
-        if anew and greedy and self._admits:
-            order = self._promises.order_of_arrival(rows)
-            lay_out(walk, units[order], sizes[order], anew=True, largest_first=False)
-        elif anew and not self._admits:
-            due += np.flatnonzero(sizes).tolist()
-            begun = self._trainers.order_of_starts(rows, due)
-            lay_out(walk, units[begun], sizes[begun], anew=True)
-        else:
-            order.sort(key=lambda place: -plans[place].first)
-            lay_out(walk, units[order], sizes[order], anew=anew)
-        events = Events(
-            first=dict(zip(rows, first, strict=True)),
-            gained=[(rows[place], each) for place, each in gained],
-            last=dict(zip(rows, plans, strict=True)),
-        )
-        units, plans = units[order], [plans[place] for place in order]
-        rows = units.rows.tolist()
-        self._promises.keep(rows, plans, ctx.now)
-        for row, plan in zip(rows, plans, strict=True):
-            walk.output("planned_end", row, ctx.now + plan.real_end)
-        if self.options.trainers == "published":
-            for row, plan in zip(rows, plans, strict=True):
-                if row in walk.launched:
-                    seconds = self._trainers.overhead(walk.launched[row], total)
-                    events.overhead[row] = seconds
-                    real = ctx.now + plan.real_end
-                    end = real + seconds if greedy else ctx.now + plan.end + seconds
-                    pause = end if greedy else real
-                    walk.grant(row, Grant(restart_s=seconds, pauses_at=pause, ends_at=end))
-            if greedy:
-                return np.inf
-            return self._trainers.wakes_at(events, ctx.now, admits=self._admits)
-        return ctx.now + min(plan.next_change for plan in plans)
+            order, gained = planner.give_the_rest(
+                demands, plans, free, costliest=self.speeds_up_the_costliest
+            )
+        division = Division(units, first, gained, plans, order, total)
+        order = self._lay_out(division, walk)
+        self._promises.keep(units[order].rows.tolist(), [plans[place] for place in order], ctx.now)
+        for place in order:
+            walk.output("planned_end", rows[place], ctx.now + plans[place].real_end)
+        return self._next_change(division, order, ctx, walk)
+
+    def _lay_out(self, division: Division, walk: Walk) -> list[int]:
+        """Resize the jobs; returns their places in the order in which they were placed."""
+        plans = division.plans
+        order = sorted(division.order, key=lambda place: -plans[place].first)
+        lay_out(walk, division.units[order], division.sizes[order], anew=False)
+        return order
+
+    def _next_change(
+        self, division: Division, order: list[int], ctx: RoundContext, walk: Walk
+    ) -> float:
+        """When a plan changes first [s]."""
+        return ctx.now + min(plan.next_change for plan in division.plans)
 
     def _slot(self, ctx: RoundContext) -> float:
         return self.options.slot_s or ctx.round_length or WITHOUT_ROUNDS_S

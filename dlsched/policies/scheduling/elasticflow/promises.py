@@ -6,13 +6,12 @@ first, usually finds a better one, but may fail to find any: then the old plans 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from dlsched.core.arrays import Rows
 from dlsched.core.context import RoundContext
+from dlsched.core.memory import Remembering, kept, moved, plain, rows
 from dlsched.core.units import Units
 from dlsched.policies.scheduling.elasticflow.planner import Planner
 from dlsched.policies.scheduling.elasticflow.planning import Plan
@@ -21,20 +20,33 @@ from dlsched.policies.scheduling.elasticflow.timeline import Steps
 EARLY_S = 1e-3  # so much before a planned moment, the moment has come
 
 
-class Promises:
-    """Plans by row (a `Memory`).
+class Promises(Remembering):
+    """Plans by row.
 
     Attributes:
         due: when a plan changes first, in seconds; all are made anew then, or when jobs come or go.
     """
 
+    due: float = kept(-np.inf)
+    _version: int = kept(0)  # of the believed speeds
+    _promised: set[int] = rows(set)  # those whose deadlines are to be kept
+    _made: dict[int, tuple[float, Plan]] = kept(  # when, and the plan from then on
+        dict,
+        lambda stored: {
+            row: (at, Plan(Steps(list(times), list(gpus)), end, real_end, keeps))
+            for row, at, end, real_end, keeps, times, gpus in stored
+        },
+        store=lambda made: [
+            [row, at, plan.end, plan.real_end, plan.keeps, *plain(plan.steps)]
+            for row, (at, plan) in made.items()
+        ],
+        follow=moved,
+        key="plans",
+    )
+    _order: list[int] = rows(list)
+
     def __init__(self) -> None:
         """Begin without plans."""
-        self.due = -np.inf
-        self._version = 0  # of the believed speeds
-        self._promised: set[int] = set()  # rows whose deadlines are to be kept
-        self._made: dict[int, tuple[float, Plan]] = {}  # when, and the plan from then on
-        self._order: list[int] = []
         self._coming: list[int] = []  # the order of the decision that is being made
 
     # -- when -------------------------------------------------------------------------------------
@@ -124,41 +136,3 @@ class Promises:
         )
 
     # -- state ------------------------------------------------------------------------------------
-
-    def state_dict(self) -> dict[str, Any]:
-        """All of it."""
-        return {
-            "due": float(self.due),
-            "version": self._version,
-            "order": np.array(self._order, np.int64),
-            "promised": np.array(sorted(self._promised), np.int64),
-            "plans": [
-                [row, at, plan.end, plan.real_end, plan.keeps, plan.steps.times, plan.steps.gpus]
-                for row, (at, plan) in sorted(self._made.items())
-            ],
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`."""
-        self.due, self._version = float(state["due"]), int(state["version"])
-        self._order = [int(row) for row in state["order"]]
-        self._promised = {int(row) for row in state["promised"]}
-        self._made = {
-            int(row): (
-                float(at),
-                Plan(
-                    Steps([float(each) for each in times], [int(each) for each in gpus]),
-                    float(end),
-                    float(real_end),
-                    bool(keeps),
-                ),
-            )
-            for row, at, end, real_end, keeps, times, gpus in state["plans"]
-        }
-
-    def renumber(self, old: Rows) -> None:
-        """Follow a table that was packed."""
-        new = {int(before): row for row, before in enumerate(old.tolist()) if before >= 0}
-        self._made = {new[row]: made for row, made in self._made.items() if row in new}
-        self._order = [new[row] for row in self._order if row in new]
-        self._promised = {new[row] for row in self._promised if row in new}

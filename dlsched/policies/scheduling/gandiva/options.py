@@ -29,7 +29,3 @@ class GandivaOptions:
     grow_after_s: float = option(
         60.0, "seconds for which GPUs must be idle before a growable job gets them", low=0.0
     )
-    reduced: bool = option(
-        False,
-        "the reduced model of Tiresias' simulator, which counts itself (semantics=gandiva)",
-    )

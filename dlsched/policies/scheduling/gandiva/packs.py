@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dlsched.core.sums import ordered_sum
+
 
 @dataclass(slots=True)
 class Pack:
@@ -116,7 +118,7 @@ class Packs:
         alone = (self.alone(packed, usual), self.alone(pack.host, usual))
         if not all(each > 0 for each in alone):
             return 0.0  # nothing to compare with: it does not count as a gain
-        return sum(rate / each for rate, each in zip(rates, alone, strict=True))
+        return ordered_sum(rate / each for rate, each in zip(rates, alone, strict=True))
 
     # -- state ------------------------------------------------------------------------------------
 

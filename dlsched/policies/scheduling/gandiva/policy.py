@@ -22,11 +22,10 @@ from dlsched.core.units import Units
 from dlsched.core.walk.walk import Walk
 from dlsched.policies.scheduling.gandiva.options import GandivaOptions
 from dlsched.policies.scheduling.gandiva.real_rounds import NOT_ITS_TURN, GandivaRounds
-from dlsched.policies.scheduling.gandiva.reduced_rounds import ReducedRounds
 
 
 class Gandiva(SchedulingPolicy[GandivaOptions]):
-    """The real policy, or the reduced model of it."""
+    """Turns, packs and moves; the rounds do them."""
 
     name = "gandiva"
     summary = "time slices on shared servers, packing that is tried and measured, migration"
@@ -35,19 +34,16 @@ class Gandiva(SchedulingPolicy[GandivaOptions]):
 
     def __init__(self, options: GandivaOptions) -> None:
         super().__init__(options)
-        self.reduced = ReducedRounds()
         self.rounds = GandivaRounds(options)
 
     @property
     def pairs_units(self) -> bool:
-        """It puts jobs together itself, unless it is the reduced model."""
-        return not self.options.reduced
+        """It puts jobs together itself."""
+        return True
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """Decide; between rounds only start what fits."""
-        if self.options.reduced:
-            self.reduced.allocate(units, ctx, walk)
-        elif ctx.mode == "fill":
+        if ctx.mode == "fill":
             for row in units.rows.tolist():
                 placed = walk.place(row)
                 if isinstance(placed, Refused):
@@ -56,17 +52,15 @@ class Gandiva(SchedulingPolicy[GandivaOptions]):
             self.rounds.allocate(units, ctx, walk)
 
     def state_dict(self) -> dict[str, Any]:
-        """Servers, turns, packs; or the state of the reduced model."""
-        return {"reduced": self.reduced.state_dict(), "rounds": self.rounds.state_dict()}
+        """Servers, turns, packs."""
+        return {"rounds": self.rounds.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a `state_dict`."""
-        self.reduced.load_state_dict(state["reduced"])
         self.rounds.load_state_dict(state["rounds"])
 
     def renumber(self, old: Rows, finished_gone: int) -> None:
         """Follow a table that was packed."""
         before = np.flatnonzero(old >= 0)
         place = dict(zip(old[before].tolist(), before.tolist(), strict=True))
-        self.reduced.renumber(place)
         self.rounds.renumber(place)

@@ -10,6 +10,7 @@ import numpy as np
 
 from dlsched.core.allocation import Refused
 from dlsched.core.context import RoundContext
+from dlsched.core.sums import ordered_sum
 from dlsched.core.units import RUNNING, Units
 from dlsched.core.walk.co_location import may_join
 from dlsched.core.walk.walk import Walk
@@ -233,7 +234,7 @@ class GandivaRounds:
         return now.use[row] >= 0 and self.packs.alone(row, now.usual_rate) > 0
 
     def _use_with_packed(self, row: int, now: _Now) -> float:
-        return now.use[row] + sum(now.use[packed] for packed in self.packs.packed_on(row))
+        return now.use[row] + ordered_sum(now.use[packed] for packed in self.packs.packed_on(row))
 
     # -- growing and shrinking --------------------------------------------------------------------
 

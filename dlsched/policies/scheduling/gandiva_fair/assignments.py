@@ -84,7 +84,7 @@ class ServerAssignments:
     def state_dict(self) -> dict[str, Any]:
         """Assignments and passes as plain values."""
         return {
-            "of": sorted(self.of.items()),
+            "of": list(self.of.items()),  # in the order in which loads are summed up
             "local": [(server, list(p.of.items())) for server, p in self.local.items()],
             "central": list(self.central.of.items()),
         }

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from dlsched.core.sums import ordered_sum
+
 
 class ServerJob(NamedTuple):
     """A job on a server.
@@ -76,7 +78,7 @@ def next_move(
     high = max(load, key=lambda server: (load[server], -server))
     low = min(load, key=lambda server: (load[server], server))
     difference = load[high] - load[low]
-    if difference <= threshold * sum(load.values()) / len(load):
+    if difference <= threshold * ordered_sum(load.values()) / len(load):
         return None
     rest = [load[server] for server in load if server not in (high, low)]
     best: tuple[float, float, int] | None = None

@@ -21,11 +21,10 @@ from dlsched.core.context import RoundContext
 from dlsched.core.errors import BadInput
 from dlsched.core.options import named_numbers, option
 from dlsched.core.scheduling import SchedulingPolicy
+from dlsched.core.sums import ordered_sum
 from dlsched.core.units import Units
 from dlsched.core.walk.walk import Walk
 from dlsched.policies.heterogeneous.gpu_types import GpuTypes
-from dlsched.policies.heterogeneous.published_rounds import PublishedRounds
-from dlsched.policies.heterogeneous.time_shares import equal_shares
 from dlsched.policies.scheduling.gandiva_fair.assignments import (
     CENTRAL,
     ServerAssignments,
@@ -68,13 +67,6 @@ class GandivaFairOptions:
     pack: bool = option(
         False, "let a waiting job share the GPUs of a running one if both together do more"
     )
-    mechanism: Literal["stride", "published"] = option(
-        "stride", "turns by stride, or equal shares in rounds (as Shockwave's artifact rebuilt it)"
-    )
-    resolve_s: float = option(
-        0.0, "least number of seconds between two computations of shares (published)", low=0.0
-    )
-    seed: int = option(0, "seed of random choices (published); by default the run's seed", low=0)
 
 
 class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
@@ -92,11 +84,6 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
         for name, number in self._tickets.items():
             if not 0 < number < float("inf"):
                 raise BadInput(f"tickets: {name} has {number:g}; tickets must be above 0")
-        self._published: PublishedRounds | None = None
-        if options.mechanism == "published":
-            self._published = PublishedRounds(
-                equal_shares, resolve_s=options.resolve_s, shuffles=True, seed=options.seed
-            )
         self._gpu_types = GpuTypes()
         self._assignments = ServerAssignments()
         self._types: tuple[str, ...] = ()
@@ -118,14 +105,11 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
 
     @property
     def chooses_gpus(self) -> bool:
-        """True with `pack`, and for the published rounds."""
-        return self.options.pack or self._published is not None
+        """True with `pack`."""
+        return self.options.pack
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """One turn, or between two turns a fill of idle GPUs."""
-        if self._published is not None:
-            self._published.decide(ctx.active, ctx, walk)
-            return
         self._gpu_types.update(ctx)
         servers = Servers(self._gpu_types, ctx)
         self._charge(ctx)
@@ -192,7 +176,7 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
             self._debts[user] = self._debts.get(user, 0.0) + owed
             return
         turn = float(ctx.table.gang[row]) if self.options.charge == "gpu" else 1.0
-        early = max(turn - quanta, 0.0) / sum(self._rate.get(one, 0.0) for one in own)
+        early = max(turn - quanta, 0.0) / ordered_sum(self._rate.get(one, 0.0) for one in own)
         lowest = passes.lowest
         for one in own if early > 0 else ():
             passes.of[one] = max(passes.of[one] - early, lowest)
@@ -278,7 +262,10 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
         }
         turn = select_jobs(assignments, gang, large, room)
         self._granted = {
-            server: (granted, sum(shares.tickets(row) for row in assignments.local[server].of))
+            server: (
+                granted,
+                ordered_sum(shares.tickets(row) for row in assignments.local[server].of),
+            )
             for server, granted in turn.granted.items()
         }
         stays = {row for row, node in turn.small.items() if list(now.get(row, ())) == [node]}
@@ -375,8 +362,6 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
 
     def state_dict(self) -> dict[str, Any]:
         """Assignments, passes, holdings, and what was granted in this turn."""
-        if self._published is not None:
-            return {"published": self._published.state_dict()}
         return {
             "seats": self._assignments.state_dict(),
             "types": list(self._types),
@@ -393,9 +378,6 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a `state_dict`."""
-        if self._published is not None:
-            self._published.load_state_dict(state["published"])
-            return
         self._assignments.load_state_dict(state["seats"])
         self._types = tuple(state["types"])
         self._held = {user: [float(n) for n in own] for user, own in state["held"].items()}
@@ -410,8 +392,6 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
     def renumber(self, old: Rows, finished_gone: int) -> None:
         """Follow a table that was packed."""
         place = {int(before): row for row, before in enumerate(old.tolist()) if before >= 0}
-        if self._published is not None:
-            self._published.rename(place)
         self._assignments.rename(place)
         self._received = {place[r]: v for r, v in self._received.items() if r in place}
         self._rate = {place[r]: v for r, v in self._rate.items() if r in place}

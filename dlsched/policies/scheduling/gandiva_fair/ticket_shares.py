@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from dlsched.core.sums import ordered_sum
 from dlsched.policies.scheduling.gandiva_fair.assignments import CENTRAL, ServerAssignments
 from dlsched.policies.scheduling.gandiva_fair.balance import ServerJob, least_loaded, next_move
 from dlsched.policies.scheduling.gandiva_fair.servers import Servers, bits
@@ -70,7 +71,7 @@ class TicketShares:
         return self._worth(user, gpu_type, gang, self.demand[user, gpu_type])
 
     def _worth(self, user: str, gpu_type: int, gang: int, demand: float) -> float:
-        own = sum(self.held[user]) if gpu_type == MIX else self.held[user][gpu_type]
+        own = ordered_sum(self.held[user]) if gpu_type == MIX else self.held[user][gpu_type]
         return max(own * gang / demand, LEAST * gang)
 
     def _capped(self, row: int) -> float:

@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from dlsched.core.arrays import Floats, Ints
+from dlsched.core.sums import ordered_sum
 
 Price = Literal["second", "middle"]
 NOTHING = 1e-9  # GPUs; smaller amounts are rounding
@@ -85,7 +86,10 @@ def _next(
 
     `speedup` is the slow GPUs that a fast one is worth, by user; for the price see `trade`.
     """
-    room = {user: math.inf if demand is None else demand[user] - sum(held[user]) for user in held}
+    room = {
+        user: math.inf if demand is None else demand[user] - ordered_sum(held[user])
+        for user in held
+    }
     traders = sorted((user for user in held if user in speedup), key=lambda u: (speedup[u], u))
     sellers = [user for user in traders if held[user].fast > NOTHING and room[user] > NOTHING]
     buyers = [user for user in traders if held[user].slow > NOTHING]
@@ -108,7 +112,7 @@ def _next(
 
 def ticket_shares(tickets: Mapping[str, float], gpus: Ints) -> dict[str, list[float]]:
     """Each user's share of the GPUs of each type, in proportion to its tickets."""
-    whole = sum(tickets.values())
+    whole = ordered_sum(tickets.values())
     return {user: [float(n) * own / whole for n in gpus] for user, own in tickets.items()}
 
 
@@ -171,7 +175,10 @@ def traded(
                 pairs.append((-middle, fast, slow, worth))
     for _, fast, slow, worth in sorted(pairs, key=lambda pair: pair[:3]):
         two = {user: Holding(own[fast], own[slow]) for user, own in after.items()}
-        wants = {user: demand[user] - sum(own) + sum(two[user]) for user, own in after.items()}
+        wants = {
+            user: demand[user] - ordered_sum(own) + ordered_sum(two[user])
+            for user, own in after.items()
+        }
         settled, done = trade(two, worth, price, wants)
         for user, holding in settled.items():
             after[user][fast], after[user][slow] = holding

@@ -3,7 +3,6 @@
     problem, problem_of_round   the input: throughputs, weights, GPUs, equal splits
     objectives/                 what is optimised: formulas, queues, AlloX, Gandiva's packing
     solvers/                    how: water filling over prices, column generation, centres
-    published/                  what reproduces the artifact's solver to the digit
     solver                      one objective solved again and again; memory and time limit
     mechanisms/                 how an allocation X becomes leases
     policy, options             the policy

@@ -24,16 +24,13 @@ class GavelOptions:
     """Gavel."""
 
     objective: ObjectiveName = option("max-min", "the objective of the optimisation")
-    mechanism: Literal["corrected", "published", "plain"] = option(
+    mechanism: Literal["corrected", "plain"] = option(
         "corrected",
-        "how the allocation X becomes leases: our rounds, those of Gavel's simulator, or Sia's",
+        "how the allocation X becomes leases: our rounds, or those of Gavel in Sia's simulator",
     )
     resolve_s: float = option(0.0, "least number of seconds between two solves", low=0.0)
     window_s: float = option(
         1920.0, "seconds after which received time is counted from 0 again (corrected)", low=1.0
-    )
-    queue: Literal["by-type", "one"] = option(
-        "by-type", "one queue for each GPU type, or one queue for all of them (published)"
     )
     prices: tuple[str, ...] = option(
         ("v100:0.74", "p100:0.43", "k80:0.135"),
@@ -42,10 +39,9 @@ class GavelOptions:
     reference: str = option(
         "v100", "the only GPU type whose speeds `ftf-agnostic` and `makespan-agnostic` use"
     )
-    settle: Literal["leximin", "centre", "published"] = option(
+    settle: Literal["leximin", "centre"] = option(
         "leximin",
-        "which of several optimal allocations: leximin with few changes, the middle of all, or the "
-        "one that the published solver finds",
+        "which of several optimal allocations: leximin with few changes, or the middle of all",
     )
     alpha: float = option(
         1.0,

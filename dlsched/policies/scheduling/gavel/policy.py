@@ -10,7 +10,7 @@ time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from dlsched.core.options import named_numbers
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
 from dlsched.core.walk.walk import Walk
-from dlsched.policies.heterogeneous.published_rounds import PublishedRounds
 from dlsched.policies.heterogeneous.time_shares import Source, TimeShares
 from dlsched.policies.scheduling.gavel.mechanisms.corrected_rounds import CorrectedRounds
 from dlsched.policies.scheduling.gavel.mechanisms.plain_rounds import PlainRounds
@@ -31,6 +30,26 @@ from dlsched.policies.scheduling.gavel.solver import Solver
 
 PLUS = "isolated-plus"
 ISOLATED = ("isolated", PLUS)
+
+
+class Rounds(Protocol):
+    """A mechanism: it turns X into leases, and remembers what jobs received."""
+
+    def decide(self, rows: Rows, ctx: RoundContext, walk: Walk) -> None:
+        """One round of these rows."""
+        ...
+
+    def rename(self, place: Mapping[int, int]) -> None:
+        """Follow new rows: `place` is the new row by the old one."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """The memory as plain values."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a `state_dict`."""
+        ...
 
 
 class Gavel(SchedulingPolicy[GavelOptions]):
@@ -53,41 +72,36 @@ class Gavel(SchedulingPolicy[GavelOptions]):
         super().__init__(options)
         named_numbers("prices", options.prices)
         named_numbers("entity_weights", options.entity_weights, may_be_zero=True)
-        objective = options.objective
-        self.solver = Solver(
-            objective,
+        self.solver = self._solver()
+        self.late = 0
+        self.rounds = self._mechanism(self.shares if source is None else source)
+
+    def _solver(self) -> Solver:
+        options = self.options
+        return Solver(
+            options.objective,
             reference=options.reference,
             alpha=options.alpha,
             centred=options.settle == "centre",
-            as_published=options.settle == "published",
             limit_s=options.solve_limit_s,
         )
-        asked = self.shares if source is None else source
-        self.late = 0
-        self.rounds: PublishedRounds | PlainRounds | CorrectedRounds
-        if options.mechanism == "published":
-            self.rounds = PublishedRounds(
-                asked,
-                resolve_s=options.resolve_s,
-                shuffles=objective in ISOLATED or objective.endswith("-agnostic"),
-                only_entitled=objective.startswith("fifo"),
-                packs=packs(objective),
-                one_queue=options.queue == "one",
-                strict_order=objective == PLUS,
-                seed=options.seed,
-            )
-        elif objective == PLUS:
+
+    def _mechanism(self, source: Source) -> Rounds:
+        options, objective = self.options, self.options.objective
+        if objective == PLUS:
             raise BadInput(
-                f"objective={PLUS} needs mechanism=published (-o semantics=shockwave or gavel)"
+                f"objective={PLUS} is for replays only, and needs -o semantics=shockwave or gavel"
             )
-        elif options.mechanism == "plain":
+        if options.mechanism == "plain":
             if packs(objective):
                 raise BadInput(f"objective={objective} shares GPUs, which mechanism=plain cannot")
-            self.rounds = PlainRounds(asked)
-        else:
-            self.rounds = CorrectedRounds(
-                asked, resolve_s=options.resolve_s, window_s=options.window_s
-            )
+            return PlainRounds(source)
+        return CorrectedRounds(source, resolve_s=options.resolve_s, window_s=options.window_s)
+
+    @property
+    def gives_to_large_gangs(self) -> bool:
+        """True where X has time for a gang on a type that has fewer GPUs than it."""
+        return False
 
     @property
     def pairs_units(self) -> bool:
@@ -105,7 +119,9 @@ class Gavel(SchedulingPolicy[GavelOptions]):
 
     def shares(self, rows: Rows, types: tuple[str, ...], ctx: RoundContext) -> TimeShares:
         """X by the solver; its time limit applies where the world provides a CPU clock."""
-        problem = problem_of(rows, types, ctx, self.options)
+        problem = problem_of(
+            rows, types, ctx, self.options, gives_to_large_gangs=self.gives_to_large_gangs
+        )
         self.solver.clock = ctx.cpu_clock
         solution = self.solver.solve(problem, ctx.rng)
         self.late += solution.late

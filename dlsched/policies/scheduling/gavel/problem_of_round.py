@@ -23,25 +23,29 @@ def packs(objective: str) -> bool:
 
 
 def problem_of(
-    rows: Rows, types: Sequence[str], ctx: RoundContext, options: GavelOptions
+    rows: Rows,
+    types: Sequence[str],
+    ctx: RoundContext,
+    options: GavelOptions,
+    *,
+    gives_to_large_gangs: bool = False,
 ) -> Problem:
     """The problem of a round: the rows that can run on some GPU type, in ascending order.
-
-    A type with fewer GPUs than a gang needs is of no use to the gang (the published program gives
-    it time there nevertheless).
 
     Args:
         rows: the active rows.
         types: GPU types, in the order of all columns.
         ctx: the round.
         options: the objective, prices and entities.
+        gives_to_large_gangs: a gang has time on types with fewer GPUs than it needs, where it
+            can't run.
 
     Raises:
         BadInput: a weight, price or throughput is invalid.
     """
     workers, speed = capacity(types, ctx), ctx.perf.rate(rows, types, ctx.table.gang[rows])
     usable = ctx.table.gang[rows][:, None] <= workers
-    if options.mechanism == "published":
+    if gives_to_large_gangs:
         usable = np.broadcast_to(workers > 0, speed.shape)
     somewhere = ((speed > 0) & usable).any(axis=1)
     rows, speed = rows[somewhere], np.where(usable, speed, 0.0)[somewhere]

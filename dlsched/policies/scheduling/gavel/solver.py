@@ -25,9 +25,6 @@ from dlsched.policies.scheduling.gavel.objectives.queueing import (
     shortest_first,
 )
 from dlsched.policies.scheduling.gavel.problem import Problem, Shares, no_pairs
-from dlsched.policies.scheduling.gavel.published.allox_matching import match_as_published
-from dlsched.policies.scheduling.gavel.published.interior_point import Unsolved
-from dlsched.policies.scheduling.gavel.published.programs import AS_PUBLISHED
 from dlsched.policies.scheduling.gavel.solvers.linear_program import (
     NO_DEADLINE,
     Deadline,
@@ -76,7 +73,6 @@ class Solver:
         reference: str = "v100",
         alpha: float = 1.0,
         centred: bool = False,
-        as_published: bool = False,
         limit_s: float = math.inf,
         clock: Callable[[], float] | None = None,
     ) -> None:
@@ -87,7 +83,6 @@ class Solver:
             reference: the GPU type whose throughputs an agnostic objective knows.
             alpha: the part of the waiting jobs that AlloX considers.
             centred: of several optima take the middle (see `CENTRED`).
-            as_published: of several optima take that of the published solver (`AS_PUBLISHED`).
             limit_s: seconds of `clock` that a solve may take.
             clock: without one there is no limit.
         """
@@ -95,7 +90,7 @@ class Solver:
             raise BadInput(f"objective must be one of {', '.join(OBJECTIVES)}, not {objective!r}")
         self.objective = objective
         self._reference, self._alpha = reference, alpha
-        self._centred, self._as_published = centred, as_published
+        self._centred = centred
         self._limit_s, self.clock = limit_s, clock
         self._last: dict[int, Floats] = {}
         self._last_pairs: dict[tuple[int, int], Floats] = {}
@@ -132,23 +127,22 @@ class Solver:
         if self.objective in OPTIMISED:
             clock = self.clock
             deadline = NO_DEADLINE if clock is None else Deadline(self._limit_s, clock)
-            published = AS_PUBLISHED.get(self.objective) if self._as_published else None
-            if published is not None:
-                try:
-                    return published(problem, deadline)
-                except Unsolved:
-                    pass  # the other solvers may still find an optimum
-            centred = CENTRED.get(self.objective) if self._centred or self._as_published else None
-            return (centred or OPTIMISED[self.objective])(problem, deadline)
+            return self._optimum(problem, deadline)
         if self.objective in IN_TURN:
             return IN_TURN[self.objective](problem)
         if self.objective == "allox":
-            found = match_as_published(problem, self._alpha) if self._as_published else None
-            return match_to_places(problem, self._alpha) if found is None else found
+            return self._matched(problem)
         if self.objective == "fifo-agnostic":
             return in_order_indifferent(problem, rng)
         shares, self._partners = pack_by_chance(problem, self._partners, rng)
         return shares
+
+    def _optimum(self, problem: Problem, deadline: Deadline) -> Shares:
+        centred = CENTRED.get(self.objective) if self._centred else None
+        return (centred or OPTIMISED[self.objective])(problem, deadline)
+
+    def _matched(self, problem: Problem) -> Shares:
+        return match_to_places(problem, self._alpha)
 
     def _reference_type(self, problem: Problem) -> int:
         if self._reference not in problem.types:

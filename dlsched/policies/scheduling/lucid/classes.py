@@ -8,28 +8,20 @@ are `learned_limits` of 66 workloads on an RTX 3090 (see docs/policies/lucid.md)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from dlsched.core.arrays import Bools, Floats, Ints
-from dlsched.policies.learning.tree import Node, grow
+from dlsched.policies.learning.tree import grow
 from dlsched.policies.scheduling.lucid.options import LucidOptions
 
 TINY, MEDIUM, JUMBO = 0, 1, 2
 NAMES = ("tiny", "medium", "jumbo")
 LITTLE, SOME = 0.95, 0.85  # mean speeds beside others, relative to alone
-COST = 1e-4  # of pruning
 
 
 def classes_of_pairs(speed: Floats) -> Ints:
     """Classes by the mean speed of a workload beside all others, relative to alone."""
     return np.where(speed < SOME, JUMBO, np.where(speed < LITTLE, MEDIUM, TINY))
-
-
-def learned(features: Mapping[str, Floats], classes: Ints, *, depth: int = 2) -> Node:
-    """The tree that tells classes of measured workloads from features that profiling shows."""
-    return grow(features, classes, depth=depth, cost=COST)
 
 
 def learned_limits(gpu_util: Floats, memory_util: Floats | None, classes: Ints) -> dict[str, float]:

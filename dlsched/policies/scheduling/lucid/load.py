@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from dlsched.core.arrays import Floats, Ints, Rows
+from dlsched.core.arrays import Floats, Ints
+from dlsched.core.memory import Remembering, kept
 from dlsched.policies.learning.additive import AdditiveModel
 from dlsched.policies.scheduling.lucid.arrivals import AHEAD, SLOT_S
 
@@ -49,16 +49,23 @@ def _shifted(series: Floats, by: int) -> Floats:
     return found
 
 
-class LearnedLoad:
+class LearnedLoad(Remembering):
     """Arrivals by slot as they were seen, and models of them that are learned once a day.
 
     Before two days are known, the next slots are as those of the last hour.
     """
 
-    def __init__(self) -> None:
-        self._slots: dict[int, list[float]] = {}  # jobs and GPUs, by slot since time 0
-        self._models: list[AdditiveModel] = []
-        self._learned = -1  # the day of the present models
+    _slots: dict[int, list[float]] = kept(  # jobs and GPUs, by slot since time 0
+        dict,
+        lambda stored: {slot: counts for slot, *counts in stored},
+        store=lambda slots: [[slot, *counts] for slot, counts in slots.items()],
+    )
+    _models: list[AdditiveModel] = kept(
+        list,
+        lambda stored: [AdditiveModel.of_state(each) for each in stored],
+        store=lambda models: [model.state_dict() for model in models],
+    )
+    _learned: int = kept(-1)  # the day of the present models
 
     def arrived(self, submit_time: Floats, gpus: Ints) -> None:
         """Jobs have arrived."""
@@ -98,20 +105,3 @@ class LearnedLoad:
             features = features_of(series, first)
             later = {name: each[DAY:] for name, each in features.items()}
             self._models.append(AdditiveModel.fit(later, series[DAY:]))
-
-    def state_dict(self) -> dict[str, Any]:
-        """The arrivals, and the models."""
-        return {
-            "slots": [[slot, *counts] for slot, counts in self._slots.items()],
-            "models": [model.state_dict() for model in self._models],
-            "learned": self._learned,
-        }
-
-    def load_state_dict(self, state: Any) -> None:
-        """Continue from a `state_dict`."""
-        self._slots = {int(slot): [float(a), float(b)] for slot, a, b in state["slots"]}
-        self._models = [AdditiveModel.of_state(each) for each in state["models"]]
-        self._learned = int(state["learned"])
-
-    def renumber(self, old: Rows) -> None:
-        """Nothing is kept by row."""

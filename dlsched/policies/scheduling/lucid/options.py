@@ -48,9 +48,6 @@ class LucidOptions:
         None, "GiB of a GPU that two packed jobs stay below together; none: what it has", low=0.0
     )
     check_s: float = option(100.0, "seconds between two looks at whether to pack", low=1.0)
-    restore_partner: Literal["correct", "artifact"] = option(
-        "correct", "a job whose partner has left may be packed again: always, or if it was first"
-    )
     predicted_jobs: tuple[float, ...] = option(
         (), "predicted jobs by slot of ten minutes (a file, one number a line); empty: learned",
         from_file=True,
@@ -60,7 +57,3 @@ class LucidOptions:
         from_file=True,
     )  # fmt: skip
     slots_from: float = option(0.0, "when the first of these slots begins, in seconds")
-    artifact_compat: bool = option(
-        False, "profile the whole trace first, then run what is left from its submit (replay only)"
-    )
-    lender: str = option("", "with `artifact_compat`, the virtual cluster that lends a node")

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dlsched.core.allocation import Refused
-from dlsched.core.arrays import Floats, Rows
+from dlsched.core.arrays import Bools, Floats, Rows
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.cluster.host_lists import expand
 from dlsched.core.cluster.occupancy import Occupancy, Placement
@@ -26,6 +26,7 @@ from dlsched.core.context import RoundContext
 from dlsched.core.errors import BadInput
 from dlsched.core.scheduling import FirstStage, SchedulingPolicy, Staged
 from dlsched.core.units import Units, UnitTable
+from dlsched.core.walk.room_under_limits import OVER_LIMIT
 from dlsched.core.walk.walk import TOGETHER_UNKNOWN, Walk
 from dlsched.policies.scheduling.lucid.arrivals import ArrivalForecast, GivenSeries
 from dlsched.policies.scheduling.lucid.classes import classes_of_use
@@ -54,6 +55,7 @@ class Lucid(SchedulingPolicy[LucidOptions], Staged):
 
     name = "lucid"
     summary = "profiles new jobs, packs those that bear it, least predicted GPU time first"
+    at_limits = "tries"
     needs = frozenset({"predicted_work"})
     preemptive = True  # the end of profiling takes GPUs from a job
     rests = False  # profiling ends though no job waits
@@ -79,18 +81,9 @@ class Lucid(SchedulingPolicy[LucidOptions], Staged):
         return True
 
     def first_stage(self, cluster: Cluster) -> FirstStage | None:
-        """The profiling stage, with `artifact_compat`."""
-        chosen, nodes = self.options, self.profiling_nodes(cluster)
-        if not (chosen.artifact_compat and nodes):
-            return None
-        return FirstStage(
-            nodes=nodes,
-            most_gpus=chosen.profiling_gpus,
-            limit_s=chosen.profiling_s,
-            scales=chosen.scaling,
-            lender=chosen.lender if chosen.scaling else "",
-            semantics="lucid-queue",
-        )
+        """None: both stages run at the same time, on nodes that the cluster must have."""
+        self.profiling_nodes(cluster)
+        return None
 
     @property
     def changes(self) -> Sequence[tuple[float, int]]:
@@ -104,7 +97,7 @@ class Lucid(SchedulingPolicy[LucidOptions], Staged):
         self.profiling.begin(ctx.now)
         walk.stable_until(math.inf)
         nodes = 0 if self.stage == "main" else self.profiling_nodes(ctx.occupancy.cluster)
-        self._profiled.reserve(len(ctx.table))
+        self._profiled.reach(len(ctx.table))
         everyone = ctx.units
         self._lists.order(everyone, running_first=True)  # newly seen rows join the queue
         new = self._profiled.see(everyone.rows)
@@ -205,6 +198,9 @@ class Lucid(SchedulingPolicy[LucidOptions], Staged):
         closed: dict[tuple[int, int], Refused] = {}
         pools, gangs = table.pool[rows].tolist(), table.gang[rows].tolist()
         for row, pool, gang in zip(rows.tolist(), pools, gangs, strict=True):
+            if walk.is_over_limit(row, gang):
+                walk.refuse(row, OVER_LIMIT)
+                continue
             unknown = "" if partners is None else self._join(row, partners, traits, walk)
             if unknown is None:
                 continue
@@ -215,7 +211,8 @@ class Lucid(SchedulingPolicy[LucidOptions], Staged):
             if isinstance(placed, Refused):
                 if unknown or key not in closed:
                     walk.refuse(row, _refused(placed, unknown))
-                closed[key] = placed
+                if placed.reason != "Quota":  # that of its tenant: others may have theirs
+                    closed[key] = placed
             elif partners is not None:
                 partners.started(row)
 
@@ -259,13 +256,14 @@ class Lucid(SchedulingPolicy[LucidOptions], Staged):
         table, occupancy = walk.table, walk.occupancy
         held = [row for row in occupancy.held if row not in occupancy.beside]
         alone = np.array(held, np.int64)
-        apart = self._profiled.of(alone, PROFILING)
-        if self.options.restore_partner == "artifact":
-            apart |= self._profiled.joined(alone)
-        alone = alone[~apart]
+        alone = alone[~self._stay_apart(alone)]
         running = Units(table, alone, walk.ctx.now, np.ones(len(alone), np.bool_))
         hosts = alone[self._lists.order(running, running_first=True)]
         return Partners(hosts, rows, traits, self.options)
+
+    def _stay_apart(self, rows: Rows) -> Bools:
+        """Rows that get no partner."""
+        return self._profiled.of(rows, PROFILING)
 
     def _traits(self, ctx: RoundContext, *, given: bool) -> Traits:
         """What is known of rows; without a profiling stage what is `given` with them."""

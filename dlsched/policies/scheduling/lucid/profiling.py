@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dlsched.core.allocation import Refused
-from dlsched.core.arrays import Bools, Floats, Rows, carried
+from dlsched.core.arrays import Bools, Floats, Rows
 from dlsched.core.cluster.occupancy import Occupancy, lowest_node
+from dlsched.core.memory import Remembering, kept, memory
+from dlsched.core.walk.room_under_limits import OVER_LIMIT
 from dlsched.core.walk.walk import Walk
 from dlsched.policies.scheduling.lucid.arrivals import ArrivalForecast
 
@@ -19,7 +21,7 @@ LONG, SHORT = 10, 5  # waiting jobs above and below which it grows and shrinks
 FEW_SLOTS = 5.0  # predicted GPUs in a slot, over those of the stage, up to which it shrinks
 
 
-class ProfilingQueue:
+class ProfilingQueue(Remembering):
     """Places jobs on the nodes that profile.
 
     Attributes:
@@ -28,11 +30,10 @@ class ProfilingQueue:
         changes: what it lent and gave back so far: seconds, and +1 or -1.
     """
 
-    def __init__(self) -> None:
-        self.began = math.nan
-        self.extra = 0
-        self.changes: list[tuple[float, int]] = []
-        self._look_at = math.inf  # when to look again whether to borrow or to give back
+    began: float = kept(math.nan)
+    extra: int = kept(0)
+    changes: list[tuple[float, int]] = kept(list, lambda stored: [(at, by) for at, by in stored])
+    _look_at: float = kept(math.inf)  # when to look again whether to borrow or to give back
 
     def begin(self, now: float) -> None:
         """A decision is made; the first one is remembered."""
@@ -54,7 +55,7 @@ class ProfilingQueue:
         order: list[int] = rows[np.argsort(walk.table.gang[rows], kind="stable")].tolist()
         for place, row in enumerate(order):
             placed = walk.place(row, nodes=nodes | self.extra)
-            if not isinstance(placed, Refused):
+            if not isinstance(placed, Refused) or placed is OVER_LIMIT:
                 continue
             if are_idle(nodes & walk.ctx.pools.nodes[walk.table.pool.item(row)], walk.occupancy):
                 never.append(row)
@@ -104,96 +105,48 @@ class ProfilingQueue:
         self.changes.append((now, by))
         self._look_at = after(now, step) if step < math.inf else math.inf
 
-    def state_dict(self) -> dict[str, Any]:
-        """The borrowed node, and what was borrowed before."""
-        changes = [list(each) for each in self.changes]
-        return {
-            "began": self.began,
-            "extra": self.extra,
-            "changes": changes,
-            "look_at": self._look_at,
-        }
-
-    def load_state_dict(self, state: Any) -> None:
-        """Continue from a `state_dict`."""
-        self.began, self._look_at = float(state["began"]), float(state["look_at"])
-        self.extra = int(state["extra"])
-        self.changes = [(float(time), int(by)) for time, by in state["changes"]]
-
-    def renumber(self, old: Rows) -> None:
-        """Nothing is kept by row."""
-
 
 NEW, PROFILING, PROFILED, UNPROFILED = 0, 1, 2, 3
-_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
-    "stage": (np.int8, NEW),
-    "seen": (np.bool_, False),
-    "joined": (np.bool_, False),  # began beside another
-    "score": (np.float64, np.nan),  # packing class, as it was known last
-    "memory": (np.float64, np.nan),  # GiB on each GPU, likewise
-}
 
 
-class ProfiledRows:
+class ProfiledRows(Remembering):
     """Which rows are profiled or were, what was seen of them, and which began beside another."""
 
-    def __init__(self) -> None:
-        self._columns: dict[str, NDArray[Any]] = {
-            name: np.full(0, fresh, kind) for name, (kind, fresh) in _COLUMNS.items()
-        }
-
-    def reserve(self, count: int) -> None:
-        """Make room for so many rows."""
-        more = count - len(self._columns["stage"])
-        if more > 0:
-            for name, (kind, fresh) in _COLUMNS.items():
-                new = np.full(more, fresh, kind)
-                self._columns[name] = np.concatenate([self._columns[name], new])
+    _stage: NDArray[np.int8] = memory(NEW, np.int8)
+    _seen: Bools = memory(False)
+    _joined: Bools = memory(False)  # began beside another
+    _score: Floats = memory(math.nan)  # packing class, as it was known last
+    _memory: Floats = memory(math.nan)  # GiB on each GPU, likewise
 
     def see(self, rows: Rows) -> Rows:
         """Those of some rows that were not seen before."""
-        seen = self._columns["seen"]
-        new: Rows = rows[~seen[rows]]
-        seen[new] = True
+        new: Rows = rows[~self._seen[rows]]
+        self._seen[new] = True
         return new
 
     def of(self, rows: Rows, stage: int) -> Bools:
         """Which of some rows are at a stage: new, profiling, profiled, or never."""
-        return np.asarray(self._columns["stage"][rows] == stage)
+        return np.asarray(self._stage[rows] == stage)
 
     def enter(self, row: int, stage: int) -> None:
         """A row is at a stage from now on."""
-        self._columns["stage"][row] = stage
+        self._stage[row] = stage
 
     def joins(self, row: int) -> None:
         """A row begins beside another."""
-        self._columns["joined"][row] = True
+        self._joined[row] = True
 
     def joined(self, rows: Rows) -> Bools:
         """Which of some rows began beside another."""
-        found: Bools = self._columns["joined"][rows]
+        found: Bools = self._joined[rows]
         return found
 
     def remembered(self, name: Literal["score", "memory"], now: Floats) -> Floats:
         """What is known of each row now, or was before: a node that is away says nothing."""
-        kept = self._columns[name]
+        column = self._score if name == "score" else self._memory
         known = ~np.isnan(now)
-        kept[: len(now)][known] = now[known]
-        return kept[: len(now)]
-
-    def state_dict(self) -> dict[str, Any]:
-        """The columns."""
-        return {name: column.copy() for name, column in self._columns.items()}
-
-    def load_state_dict(self, state: Any) -> None:
-        """Continue from a `state_dict`."""
-        for name, (kind, _) in _COLUMNS.items():
-            self._columns[name] = np.array(state[name], kind)
-
-    def renumber(self, old: Rows) -> None:
-        """Follow a table that was packed."""
-        for name, (_, fresh) in _COLUMNS.items():
-            self._columns[name] = carried(self._columns[name], old, fresh)
+        column[: len(now)][known] = now[known]
+        return column[: len(now)]
 
 
 def are_idle(nodes: int, occupancy: Occupancy) -> bool:

@@ -6,15 +6,15 @@ A job says when its training ends (`stop_when`) and when it may end while the cl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
 from dlsched.core.arrays import Floats, Rows, numbers
+from dlsched.core.memory import Remembering, lists_by_row
 from dlsched.core.training_ends import allowed_ends, may_end_early
 from dlsched.core.units import Units, UnitTable
-from dlsched.policies.learning.points import Points
+from dlsched.policies.learning.points import Points, add_point, curve_of, forget_ended
 from dlsched.policies.scheduling.mlfs.accuracy_curve import LEAST_POINTS, fit_accuracies
 from dlsched.policies.scheduling.mlfs.losses import iterations_done
 from dlsched.policies.scheduling.mlfs.options import MlfsOptions
@@ -22,12 +22,13 @@ from dlsched.policies.scheduling.mlfs.options import MlfsOptions
 MOST_POINTS = 100
 
 
-class LoadControl:
+class LoadControl(Remembering):
     """What trainings have reported of their accuracy, and which of them may end."""
+
+    _points: Points = lists_by_row(key="accuracies")
 
     def __init__(self, options: MlfsOptions) -> None:
         self._options = options
-        self._points = Points(MOST_POINTS)
 
     def applies(self, table: UnitTable, rows: Rows) -> bool:
         """May any of these rows be ended, once it reports?"""
@@ -36,7 +37,7 @@ class LoadControl:
     def ended(self, running: Units, *, overloaded: bool) -> Iterator[tuple[int, str]]:
         """The rows whose training ends now, and why; reports since are noted."""
         table = running.table
-        for _ in self._points.forget_ended(table):
+        for _ in forget_ended(self._points, table):
             pass
         if "accuracy" not in table.extra or not self.applies(table, running.rows):
             return
@@ -45,7 +46,8 @@ class LoadControl:
         for place in np.flatnonzero(~np.isnan(accuracies)).tolist():
             row, accuracy = running.rows.item(place), accuracies.item(place)
             if done[place] >= 0:
-                self._points.add(row, done.item(place) + 1.0, accuracy)
+                point = done.item(place) + 1.0, accuracy
+                add_point(self._points, row, point, most=MOST_POINTS)
             allowed = allowed_ends(table, row, overloaded=overloaded)
             why = ""
             if "target" in allowed:
@@ -58,7 +60,7 @@ class LoadControl:
     def _gains_no_more(self, row: int, total: float, target: float) -> str:
         """Why a training need not go on; empty: it may still gain, or too little is known."""
         options = self._options
-        iterations, accuracies = self._points.of(row)
+        iterations, accuracies = curve_of(self._points, row)
         if len(iterations) < max(options.points, LEAST_POINTS):
             return ""
         curve = fit_accuracies(iterations, accuracies)
@@ -72,18 +74,6 @@ class LoadControl:
         if options.confidence < 1 and curve.reaches(target, last) < 1 - options.confidence:
             return f"accuracy {accuracies[-1]:.4g}; {best:.4g} is likely its best, not {target:.4g}"
         return ""
-
-    def state_dict(self) -> dict[str, Any]:
-        """The reports, as plain values."""
-        return {"accuracies": self._points.to_list()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on."""
-        self._points.load(state["accuracies"])
-
-    def renumber(self, old: Rows) -> None:
-        """Follow a table that was packed."""
-        self._points.renumber(old)
 
 
 def _is_enough(accuracy: float, target: float) -> str:

@@ -7,14 +7,11 @@ the first reported loss less the last.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
-from dlsched.core.arrays import Floats, Rows, numbers
+from dlsched.core.arrays import Floats, numbers
+from dlsched.core.memory import Remembering, lists_by_row
 from dlsched.core.units import COMPLETED, Units, UnitTable
-from dlsched.policies.learning.points import places
 from dlsched.policies.scheduling.mlfs.priorities import part_learnt
 
 DONE = ("steps_done", "iterations", "epoch")  # columns of the iterations done, the first known
@@ -34,11 +31,10 @@ def iterations_done(units: Units) -> Floats:
     return found
 
 
-class Losses:
+class Losses(Remembering):
     """The first report of each job, and its last two."""
 
-    def __init__(self) -> None:
-        self._seen: dict[int, list[Point]] = {}
+    _seen: dict[int, list[Point]] = lists_by_row(key="losses")
 
     def see(self, units: Units, done: Floats) -> None:
         """Note what has been reported since; `done` are the iterations of each unit."""
@@ -64,18 +60,3 @@ class Losses:
         (before, old), (at, new) = points[-2:]
         last = (old - new) / (at - before)
         return part_learnt([points[0][1] - new - last, last])
-
-    def state_dict(self) -> dict[str, Any]:
-        """The reports, as plain values."""
-        return {"losses": [[row, *point] for row, seen in self._seen.items() for point in seen]}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on."""
-        self._seen = {}
-        for row, done, loss in state["losses"]:
-            self._seen.setdefault(int(row), []).append((float(done), float(loss)))
-
-    def renumber(self, old: Rows) -> None:
-        """Follow a table that was packed."""
-        place = places(old)
-        self._seen = {place[row]: seen for row, seen in self._seen.items() if row in place}

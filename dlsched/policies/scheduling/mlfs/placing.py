@@ -14,6 +14,7 @@ from dlsched.core.arrays import Bools, Floats, Ints
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.gpu_request import FreeGpus
 from dlsched.core.walk.co_location import may_join
+from dlsched.core.walk.room_under_limits import OVER_LIMIT
 from dlsched.core.walk.walk import Walk
 from dlsched.policies.scheduling.mlfs.choices import Chooses, candidates_to_host
 from dlsched.policies.scheduling.mlfs.choices import Servers as ServersSeen
@@ -58,6 +59,8 @@ class Hosts:
         of_its_own = row in table.shapes or row in table.whole_nodes or row in table.homes
         if self._options.hosts == "placement" or of_its_own or walk.host_sharing is not None:
             return walk.place(row)
+        if walk.is_over_limit(row, gang):
+            return OVER_LIMIT
         over = None if walk.tenancy is None else walk.tenancy.over_ceiling(row, gang)
         if over is not None:
             return over

@@ -43,6 +43,7 @@ class Mlfs(SchedulingPolicy[MlfsOptions]):
 
     name = "mlfs"
     summary = "jobs by what they learn and how late they are; overloaded servers are relieved"
+    at_limits = "tries"
     preemptive = True
     rests = False  # running jobs may have to move
     knows_deadlines = True

@@ -20,6 +20,7 @@ import numpy as np
 
 from dlsched.core.arrays import Floats
 from dlsched.core.options import option
+from dlsched.core.sums import ordered_sum
 
 LEAST_MIN = 1e-3  # of the time until a deadline, and of the time left
 Children = Sequence[Sequence[int]]
@@ -81,7 +82,7 @@ def part_learnt(reductions: Sequence[float]) -> float:
     """
     if not reductions:
         return 1.0
-    fallen = sum(reductions)
+    fallen = ordered_sum(reductions)
     return reductions[-1] / fallen if fallen > 0 else 0.0
 
 
@@ -99,24 +100,18 @@ def time_terms(tasks: Tasks, weights: Weights) -> tuple[Floats, Floats, Floats]:
     )
 
 
-def with_dependents(own: Floats, children: Children, gamma: float) -> Floats:
+def with_dependents(own: Floats, children: Children, order: Sequence[int], gamma: float) -> Floats:
     """Each task's own value and γ times those of its direct dependents, equations 3 and 5.
 
     Args:
         own: of each task.
         children: the positions of the direct dependents of each task; empty: no task has any.
+        order: as `dependents_first` gives it.
         gamma: γ.
-
-    Raises:
-        ValueError: tasks depend on each other in a circle.
     """
-    return _with_dependents(own, children, dependents_first(children), gamma)
-
-
-def _with_dependents(own: Floats, children: Children, order: Sequence[int], gamma: float) -> Floats:
     found: list[float] = own.tolist()
     for task in order:
-        found[task] += gamma * sum([found[child] for child in children[task]])
+        found[task] += gamma * ordered_sum([found[child] for child in children[task]])
     return np.array(found, np.float64)
 
 
@@ -163,7 +158,7 @@ def priorities(tasks: Tasks, children: Children, weights: Weights) -> Priorities
     time = deadline + left + waited
     if children:
         order = dependents_first(children)
-        learning = _with_dependents(learning, children, order, weights.gamma)
-        time = _with_dependents(time, children, order, weights.gamma)
+        learning = with_dependents(learning, children, order, weights.gamma)
+        time = with_dependents(time, children, order, weights.gamma)
     total = weights.alpha * learning + (1.0 - weights.alpha) * time
     return Priorities(learning, time, total)

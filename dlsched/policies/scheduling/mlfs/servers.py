@@ -20,7 +20,6 @@ from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.units import UnitTable
 from dlsched.policies.scheduling.mlfs.hosts import load_of_cluster
 
-RESOURCES = ("gpu", "cpu", "memory", "network")
 GPU = 0
 PER_CENT = 100.0
 

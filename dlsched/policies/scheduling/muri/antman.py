@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dlsched.core.allocation import Refused
+from dlsched.core.arrays import Rows
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.context import RoundContext
 from dlsched.core.options import NoOptions
@@ -50,12 +51,16 @@ class MuriAntMan(SchedulingPolicy[NoOptions]):
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """Guaranteed jobs, then the others, each in order of arrival."""
         self._use.follow(walk.occupancy)
-        is_other = units.guarantee == OPPORTUNISTIC
-        rows = units.rows[order_by(is_other.astype(np.float64), units.submit_time)]
+        rows = units.rows[self.order_at_limits(units, ctx)]
         walk.ranked(rows)
-        first = len(rows) - int(is_other.sum())
+        first = len(rows) - int((units.guarantee == OPPORTUNISTIC).sum())
         self._collect(rows[:first].tolist(), walk)
         self._share(rows[first:].tolist(), walk)
+
+    def order_at_limits(self, units: Units, ctx: RoundContext) -> Rows:
+        """Opportunistic jobs last, each in order of arrival."""
+        is_other = units.guarantee == OPPORTUNISTIC
+        return order_by(is_other.astype(np.float64), units.submit_time)
 
     def _collect(self, rows: Sequence[int], walk: Walk) -> None:
         """Guaranteed jobs start where their gangs are complete, and keep what there is of others.

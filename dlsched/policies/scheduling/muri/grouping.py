@@ -19,6 +19,7 @@ from dlsched.core.speed.stages import (
     efficiencies,
     group_times,
 )
+from dlsched.core.sums import ordered_sum
 from dlsched.policies.scheduling.muri.matching import best_pairs
 
 WHOLE = 1.0 + 1e-9  # of a GPU: three thirds must make it
@@ -99,7 +100,7 @@ class InterleavedJobs:
 
     def _part(self, group: Group) -> float:
         """The part of each GPU that a group needs."""
-        return sum(self._share[job] for job in group)
+        return ordered_sum(self._share[job] for job in group)
 
     def weights(self, groups: Sequence[Group]) -> Floats:
         """The efficiency of each two groups together, [group, group]; 0 where they may not be."""

@@ -1,18 +1,16 @@
 """Which GPUs an opportunistic job gets: the least used ones (Muri's simulation of AntMan).
 
 A job counts as the use of a fixed part of each of its GPUs. The sums are carried on from decision
-to decision, as published: among GPUs that no job uses, what rounding has left decides.
+to decision, as there: among GPUs that no job uses, what rounding has left decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
-from dlsched.core.arrays import Bools, Rows
+from dlsched.core.arrays import Bools, Floats, Rows
 from dlsched.core.cluster.occupancy import Occupancy, Placement
+from dlsched.core.memory import Remembering, by_row, kept, together
 from dlsched.core.walk.co_location import is_known_beside
 from dlsched.core.walk.walk import Walk
 
@@ -22,19 +20,17 @@ KEPT = GUARANTEED - STARTED
 FULL = 0.8  # an opportunistic job gets GPUs that are used less
 
 
-class GpuUse:
+class GpuUse(Remembering):
     """How much of each GPU is used, and by which jobs."""
 
-    def __init__(self) -> None:
-        """No job yet."""
-        self._use = np.zeros(0)  # of each GPU of the cluster
-        self._counted: dict[int, tuple[float, list[int]]] = {}  # part and GPUs, by row
+    _use: Floats = kept(lambda: np.zeros(0), np.array, key="gpu_use")  # of each GPU of the cluster
+    _counted: dict[int, tuple[float, list[int]]] = by_row(together)  # part, and GPUs
 
     def follow(self, occupancy: Occupancy) -> None:
         """Count the jobs that have come, and no longer those that have left."""
         cluster, held, kept = occupancy.cluster, occupancy.held, occupancy.reserved
-        if not len(self._use):
-            self._use = np.zeros(cluster.total_gpus)
+        if len(self._use) != cluster.total_gpus:  # nodes have come or gone: count anew
+            self._use, self._counted = np.zeros(cluster.total_gpus), {}
         for row in [row for row in self._counted if row not in held and row not in kept]:
             self._leave(row)
         for row, placement in kept.items():
@@ -75,24 +71,12 @@ class GpuUse:
                 return Placement.of_gpu_ids(chosen, cluster)
         return None
 
-    # -- what is kept between decisions -----------------------------------------------------------
-
-    def state_dict(self) -> dict[str, Any]:
-        """The sums, and what each row counts."""
-        counted = [[row, part, gpus] for row, (part, gpus) in self._counted.items()]
-        return {"gpu_use": self._use.tolist(), "counted": counted}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`."""
-        self._use = np.array(state["gpu_use"], np.float64)
-        self._counted = {row: (part, list(gpus)) for row, part, gpus in state["counted"]}
-
-    def renumber(self, old: Rows) -> None:
-        """Follow a table that was packed."""
-        new = {before: row for row, before in enumerate(old.tolist()) if before >= 0}
-        for row in [row for row in self._counted if row not in new]:
+    def renumber(self, old: Rows, finished_gone: int) -> None:
+        """A row that is gone uses no GPU."""
+        there = set(old.tolist())
+        for row in [row for row in self._counted if row not in there]:
             self._leave(row)
-        self._counted = {new[row]: counted for row, counted in self._counted.items()}
+        super().renumber(old, finished_gone)
 
 
 def _open_to(row: int, walk: Walk) -> Bools:

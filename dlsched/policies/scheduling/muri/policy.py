@@ -123,6 +123,10 @@ class Muri(SchedulingPolicy[MuriOptions]):
             if row not in ctx.occupancy.held:
                 walk.refuse(row, CROWDED)
 
+    def order_at_limits(self, units: Units, ctx: RoundContext) -> Rows:
+        """By its key."""
+        return np.argsort(self._key(units), kind="stable")
+
     # -- which are next ----------------------------------------------------------------------------
 
     def _key(self, units: Units) -> Floats:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 
-from dlsched.core.arrays import Bools, Floats, Rows
+from dlsched.core.arrays import Bools, Floats
+from dlsched.core.memory import Remembering, by_row, kept, moved, together
 from dlsched.core.units import Units
 from dlsched.policies.scheduling.optimus.speed_models import fit_ring
 
@@ -27,19 +27,32 @@ def progress_of(units: Units) -> Floats:
     return np.where(reports_steps(units), units.extra("steps_done"), units.executed)
 
 
-class SpeedSamples:
+def _seconds_of(stored: Iterable[tuple[int, int, float]]) -> dict[int, dict[int, float]]:
+    found: dict[int, dict[int, float]] = {}
+    for row, size, seconds in stored:
+        found.setdefault(row, {})[size] = seconds
+    return found
+
+
+class SpeedSamples(Remembering):
     """Samples of running rows, taken between two decisions.
 
     A row stays on its GPUs between decisions, so the work that it did since the last one, over the
     time since then without its start, is one sample of its speed there.
     """
 
+    _seconds: dict[int, dict[int, float]] = kept(  # by row and size
+        dict,
+        _seconds_of,
+        store=lambda seconds: [[row, *one] for row, of in seconds.items() for one in of.items()],
+        follow=moved,
+    )
+    _before: dict[int, tuple[float, float, int]] = by_row(together)  # when, work, which start
+    _models: dict[int, Floats] = by_row(is_stored=False)
+
     def __init__(self, enough: int) -> None:
         """Start without samples; `enough` sizes with a sample suffice to fit a model."""
         self._enough = enough
-        self._seconds: dict[int, dict[int, float]] = {}  # by row and size
-        self._before: dict[int, tuple[float, float, int]] = {}  # when, work by then, which start
-        self._models: dict[int, Floats] = {}
 
     def sample(self, running: Units, now: float) -> None:
         """Take a sample of every running job."""
@@ -79,31 +92,3 @@ class SpeedSamples:
             known = fit_ring(np.array(list(seen)), np.array(list(seen.values())))
             self._models[row] = known
         return known
-
-    def state_dict(self) -> dict[str, Any]:
-        """Samples, and the state of the running ones."""
-        return {
-            "seconds": [
-                [row, size, seconds]
-                for row, seen in self._seconds.items()
-                for size, seconds in seen.items()
-            ],
-            "before": [[row, *when] for row, when in self._before.items()],
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a `state_dict`."""
-        self._seconds, self._models = {}, {}
-        for row, size, seconds in state["seconds"]:
-            self._seconds.setdefault(int(row), {})[int(size)] = float(seconds)
-        self._before = {
-            int(row): (float(now), float(work), int(start))
-            for row, now, work, start in state["before"]
-        }
-
-    def renumber(self, old: Rows) -> None:
-        """Follow a table that was packed."""
-        place = {before: row for row, before in enumerate(old.tolist()) if before >= 0}
-        self._seconds = {place[r]: seen for r, seen in self._seconds.items() if r in place}
-        self._before = {place[r]: when for r, when in self._before.items() if r in place}
-        self._models = {}

@@ -10,12 +10,11 @@ the size at which the utility would be nearest to the middle of the band.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from dlsched.core.arrays import Ints
+from dlsched.core.memory import Remembering, kept
+from dlsched.core.sums import ordered_sum
 from dlsched.policies.scheduling.pollux.blocks import find
 from dlsched.policies.scheduling.pollux.options import PolluxOptions
 from dlsched.policies.scheduling.pollux.problem import Problem
@@ -24,12 +23,13 @@ from dlsched.policies.scheduling.pollux.problem_of_round import RoundProblem
 SIZES = 24  # most sizes that are tried in one round
 
 
-class ClusterSize:
+class ClusterSize(Remembering):
     """The utilities of the last rounds, and the requested cluster size."""
+
+    _utilities: list[float] = kept(list)
 
     def __init__(self, options: PolluxOptions) -> None:
         self._options = options
-        self._utilities: list[float] = []
 
     def wanted(self, current: RoundProblem, rows: Ints, rng: np.random.Generator) -> int:
         """Nodes to request; `rows` is the state found for the present cluster."""
@@ -43,7 +43,7 @@ class ClusterSize:
                 return present
             return self._nearest_of_all(current, least, most, rng)
         self._utilities = [*self._utilities, now][-options.window :]
-        mean = sum(self._utilities) / len(self._utilities)
+        mean = ordered_sum(self._utilities) / len(self._utilities)
         grows, shrinks = mean > high and present < most, mean < low and present > least
         if len(self._utilities) < options.window or not (grows or shrinks):
             return present
@@ -82,14 +82,6 @@ class ClusterSize:
         if not good:
             return least
         return min(good, key=lambda size: (abs(utility[size] - middle), -size))
-
-    def state_dict(self) -> dict[str, Any]:
-        """The utilities of the last rounds."""
-        return {"utilities": list(self._utilities)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a `state_dict`."""
-        self._utilities = [float(utility) for utility in state["utilities"]]
 
 
 def _utility(current: RoundProblem, problem: Problem, rows: Ints) -> float:

@@ -10,13 +10,11 @@ ages and restart times in seconds.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from dlsched.core.allocation import Grant, Refused
-from dlsched.core.arrays import Rows
 from dlsched.core.cluster.occupancy import Placement, lowest_bits
 from dlsched.core.context import RoundContext
+from dlsched.core.memory import kept
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
 from dlsched.core.walk.node_counts import counts_of
@@ -41,9 +39,11 @@ class Pollux(SchedulingPolicy[PolluxOptions]):
     preemptive = True
     rests = False
 
+    _tables: Tables = kept(Tables, is_stored=False)  # they are computed again
+    _size: ClusterSize = kept(None)
+
     def __init__(self, options: PolluxOptions) -> None:
         super().__init__(options)
-        self._tables = Tables()
         self._size = ClusterSize(options)
 
     @property
@@ -90,21 +90,6 @@ class Pollux(SchedulingPolicy[PolluxOptions]):
             if not current.problem.pinned[job]
         }
         return _carry_out(plan, ctx, walk)
-
-    # -- state ------------------------------------------------------------------------------------
-
-    def state_dict(self) -> dict[str, Any]:
-        """The utilities of the last rounds; tables are computed again."""
-        return {"size": self._size.state_dict()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a `state_dict`."""
-        self._size.load_state_dict(state["size"])
-
-    def renumber(self, old: Rows, finished_gone: int) -> None:
-        """Follow a table that was packed."""
-        place = {int(before): row for row, before in enumerate(old.tolist()) if before >= 0}
-        self._tables.rename(place)
 
 
 def _carry_out(

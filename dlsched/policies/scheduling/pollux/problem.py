@@ -170,13 +170,6 @@ def fitness(problem: Problem, states: NDArray[np.integer]) -> Floats:
     return mean_of_gains(terms.sum(axis=-1), problem.jobs, problem.exponent)
 
 
-def utility(problem: Problem, states: NDArray[np.integer]) -> Floats:
-    """Speedup for each GPU of the nodes in use; 0 where nothing runs."""
-    in_use = (states.sum(axis=-2) > 0) @ problem.capacity
-    speedups = problem.speedups(states).sum(axis=-1)
-    return np.asarray(speedups / np.where(in_use > 0, in_use, np.inf))
-
-
 def repaired(problem: Problem, states: NDArray[np.integer], rng: np.random.Generator) -> Ints:
     """States […, job, node], reduced until they are feasible; earlier jobs keep their replicas.
 

@@ -86,8 +86,8 @@ def problem_of_round(
     most = np.minimum(most, gpus)
     least = np.where(pinned, np.minimum(least, base.sum(axis=1)), least)
     most = np.maximum(most, np.where(pinned, base.sum(axis=1), 0))
-    published = options.variant == "published"
-    fair = fair_replicas(gpus, len(units)) if published else 1
+    library = options.variant == "library"
+    fair = 1 if library else fair_replicas(gpus, len(units))
     speedup, single = _speedups(units.rows, model, most, fair, ctx, tables)
     problem = Problem(
         speedup=speedup,
@@ -99,7 +99,7 @@ def problem_of_round(
         least=np.maximum(least, 1),
         most=most,
         pinned=pinned,
-        exponent=options.p if published else None,
+        exponent=None if library else options.p,
         apart=options.avoid_interference,
         widest=options.widest,
         gpu_type=occupancy.type_of[nodes] if len(_types(ctx)) > 1 else None,
@@ -125,7 +125,7 @@ def _untouchable(rows: Rows, ctx: RoundContext, walk: Walk) -> Bools:
 
 def _precedence(units: Units, least: Ints, options: PolluxOptions) -> Floats:
     """The order of jobs: least attained service first, or (library) fewest least replicas first."""
-    return units.attained if options.variant == "published" else least.astype(np.float64)
+    return least.astype(np.float64) if options.variant == "library" else units.attained
 
 
 def _bounds(

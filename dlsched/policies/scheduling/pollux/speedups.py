@@ -7,14 +7,14 @@ kept for the others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from dlsched.core.arrays import Floats, Ints
 from dlsched.core.goodput.batch import best_batches
 from dlsched.core.goodput.params import BatchLimits, GradParams, PerfParams
+from dlsched.core.memory import Remembering, by_row
 
 ONE_NODE, SEVERAL = 0, 1
 
@@ -42,11 +42,10 @@ class Model:
         return (*self.perf, *self.grads, *self.limits)
 
 
-@dataclass(slots=True)
-class Tables:
+class Tables(Remembering):
     """Goodput tables of jobs, kept while their models stay the same."""
 
-    _known: dict[int, tuple[int, Floats]] = field(default_factory=dict)
+    _known: dict[int, tuple[int, Floats]] = by_row(is_stored=False)
 
     def goodput(self, ids: Ints, versions: Ints, model: Model, most: Ints) -> Floats:
         """Goodput, [job, on several nodes?, replicas], replicas from 0 to the largest of `most`.
@@ -81,10 +80,6 @@ class Tables:
             width = min(table.shape[1], largest + 1)
             tables[job, :, :width] = table[:, :width]
         return tables
-
-    def rename(self, place: Mapping[int, int]) -> None:
-        """Follow new numbers of jobs: `place` is the new number by the old one."""
-        self._known = {place[old]: kept for old, kept in self._known.items() if old in place}
 
 
 def _alike(jobs: Ints, most: Ints) -> list[Ints]:

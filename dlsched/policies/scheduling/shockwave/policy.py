@@ -9,15 +9,15 @@ finished epochs, and its gang.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from dlsched.core.allocation import Refused
 from dlsched.core.arrays import Rows
 from dlsched.core.context import RoundContext
+from dlsched.core.memory import by_row, kept
 from dlsched.core.options import option
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.speed.epochs import EpochProfile
@@ -70,13 +70,14 @@ class Shockwave(SchedulingPolicy[ShockwaveOptions]):
     preemptive = True
     rests = False
 
+    _targets: dict[int, Target] = by_row(Target)
+    _plan: dict[int, list[bool]] = by_row(lambda *runs: list(runs))
+    _planned_in: int = kept(-1)  # the first round of the plan
+    _gpus: int = kept(0)
+
     def __init__(self, options: ShockwaveOptions) -> None:
         """Start without a plan."""
         super().__init__(options)
-        self._targets: dict[int, Target] = {}
-        self._plan: dict[int, list[bool]] = {}  # by row
-        self._planned_in = -1  # the first round of the plan
-        self._gpus = 0
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """Make a plan if it is due, then follow the plan."""
@@ -120,7 +121,7 @@ class Shockwave(SchedulingPolicy[ShockwaveOptions]):
         profiles = [self._epoch_profile(row, ctx) for row in rows.tolist()]
         seconds = [whole_seconds(profile) for profile, _ in profiles]
         finished = np.array([done for _, done in profiles], np.int64)
-        # the published planner assumes that all rounds have full length
+        # the planner of its simulator assumes that all rounds have full length
         now = number * length if ctx.semantics.drift else ctx.now
         window = Window(
             gang=ctx.table.gang[rows],
@@ -221,34 +222,12 @@ class Shockwave(SchedulingPolicy[ShockwaveOptions]):
 
     # -- state ------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """Targets and the plan."""
-        return {
-            "targets": [
-                [row, each.total, each.rounds, each.last, each.since]
-                for row, each in self._targets.items()
-            ],
-            "plan": [[row, *runs] for row, runs in self._plan.items()],
-            "planned_in": self._planned_in,
-            "gpus": self._gpus,
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a `state_dict`."""
-        self._targets = {
-            int(row): Target(float(total), float(rounds), float(last), int(since))
-            for row, total, rounds, last, since in state["targets"]
-        }
-        self._plan = {int(row): [bool(each) for each in runs] for row, *runs in state["plan"]}
-        self._planned_in, self._gpus = int(state["planned_in"]), int(state["gpus"])
-
     def renumber(self, old: Rows, finished_gone: int) -> None:
-        """Follow a table that was packed."""
-        new = {int(before): row for row, before in enumerate(old.tolist()) if before >= 0}
-        if any(row not in new for row in self._targets):
+        """A plan with a job that is gone is made again."""
+        targets = len(self._targets)
+        super().renumber(old, finished_gone)
+        if len(self._targets) < targets:
             self._planned_in = -1
-        self._targets = {new[row]: t for row, t in self._targets.items() if row in new}
-        self._plan = {new[row]: runs for row, runs in self._plan.items() if row in new}
 
 
 def gpus_there(ctx: RoundContext) -> int:

@@ -96,6 +96,8 @@ def goodput_rows(
 
 def normalised(rows: Floats, unit: Ints, room: Configurations) -> Floats:
     """Each row scaled so that its least value is the number of GPUs of a replica there."""
+    if not rows.size:
+        return rows  # no jobs, or no node that takes any
     valid = rows > MISSING
     least = np.where(valid, rows, np.inf)
     at = least.argmin(axis=1)

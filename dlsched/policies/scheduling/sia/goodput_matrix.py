@@ -15,7 +15,6 @@ T seconds since its submission, N restarts so far, S seconds that one takes. A j
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -26,10 +25,8 @@ from dlsched.core.goodput.belief import GoodputBelief
 from dlsched.core.units import Units
 from dlsched.policies.scheduling.sia.adaptive_goodput import Adaptive, goodput_rows, normalised
 from dlsched.policies.scheduling.sia.configurations import NONE, Configurations
-from dlsched.policies.scheduling.sia.integer_program import MISSING
+from dlsched.policies.scheduling.sia.integer_program import EXACT, MISSING, Terms
 from dlsched.policies.scheduling.sia.options import SiaOptions
-
-Known = Callable[[Adaptive, Configurations], Floats]
 
 
 def restart_factor(
@@ -48,21 +45,18 @@ def restart_factor(
     return np.where(young, 1.0, kept)
 
 
-def charge_moves(worth: Floats, now: Ints, factor: Floats, *, single: bool = False) -> Floats:
+def charge_moves(worth: Floats, now: Ints, factor: Floats, *, terms: Terms = EXACT) -> Floats:
     """G with all but the present configuration scaled by r; jobs without GPUs lose nothing.
 
     Args:
         worth: G, [job, configuration].
         now: the present configuration of each job, or NONE.
         factor: r.
-        single: multiply in single precision, as the published code does.
+        terms: how G is multiplied.
     """
     some: Bools = now != NONE
     scale = np.where(some, factor, 1.0)[:, None]
-    if single:
-        charged = (worth.astype(np.float32) * scale.astype(np.float32)).astype(np.float64)
-    else:
-        charged = worth * scale
+    charged = terms.charged(worth, scale)
     at = np.flatnonzero(some)
     charged[at, now[at]] = worth[at, now[at]]
     return charged

@@ -14,30 +14,34 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from dlsched.core.arrays import Bools, Floats, Ints
 from dlsched.policies.scheduling.sia.configurations import NONE, Configurations
 
-Rounding = Literal["none", "artifact"]
-
 MISSING = 1e-4  # stands in G for a configuration that a job cannot have
-MOST = 3000.0  # upper bound of A in the published code
-STEP = 0.01  # rounding of A in the published code
 
 
-def powers(worth: Floats, power: float, rounding: Rounding) -> Floats:
-    """A: the weight of each configuration in the objective, [job, configuration].
+class Terms:
+    """How A, the weight of each configuration in the objective, is computed, [job, configuration].
 
-    `worth` is G, with `MISSING` where a job cannot run, `power` is p. The rounding `artifact` is
-    that of the published code: single precision, two decimals, at most 3000.
+    Attributes:
+        step: A is a multiple of it; 0: it is not rounded.
     """
-    if rounding == "none":
+
+    step: float = 0.0
+
+    def powers(self, worth: Floats, power: float) -> Floats:
+        """A, from G, with `MISSING` where a job cannot run, and p."""
         return np.asarray(worth**power)
-    single = np.power(worth.astype(np.float32), np.float32(power))
-    return np.minimum(np.round(single, 2), np.float32(MOST)).astype(np.float64)
+
+    def charged(self, worth: Floats, scale: Floats) -> Floats:
+        """G with each job's row scaled."""
+        return worth * scale
+
+
+EXACT = Terms()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +56,7 @@ class Program:
         penalty: λ, the cost of a job without GPUs.
         now: by job, its present configuration or NONE.
         pinned: jobs that keep their configuration.
-        rounding: how A was computed.
+        terms: how A was computed.
         must: jobs that come before all others; None for no job.
         weight: weight of each job's term.
     """
@@ -64,7 +68,7 @@ class Program:
     penalty: float
     now: Ints
     pinned: Bools
-    rounding: Rounding = "none"
+    terms: Terms = EXACT
     must: Bools | None = None
     weight: Floats | None = None
 
@@ -76,7 +80,7 @@ class Program:
         *,
         power: float = -0.5,
         penalty: float = 1.1,
-        rounding: Rounding = "none",
+        terms: Terms = EXACT,
         now: Ints | None = None,
         pinned: Bools | None = None,
         must: Bools | None = None,
@@ -89,7 +93,7 @@ class Program:
             worth: G; `MISSING` or less where a job cannot have a configuration.
             power: p.
             penalty: λ.
-            rounding: how A is computed.
+            terms: how A is computed.
             now: by job, its present configuration or NONE.
             pinned: jobs that keep their configuration.
             must: jobs that come before all others.
@@ -98,13 +102,13 @@ class Program:
         jobs = len(worth)
         return cls(
             configurations=configurations,
-            values=powers(worth, power, rounding),
+            values=terms.powers(worth, power),
             usable=worth > MISSING * (1 + 1e-6),
             power=power,
             penalty=penalty,
             now=np.full(jobs, NONE, np.int64) if now is None else now,
             pinned=np.zeros(jobs, np.bool_) if pinned is None else pinned,
-            rounding=rounding,
+            terms=terms,
             must=must,
             weight=weight,
         )

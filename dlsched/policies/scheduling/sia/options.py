@@ -19,10 +19,6 @@ class SiaOptions:
         "λ, the cost of a job without GPUs; above 1, any GPUs are better than none",
         low=1.0,
     )
-    rounding: Literal["none", "artifact"] = option(
-        "none",
-        "artifact: round terms of the objective to two decimals, as published",
-    )
     jobs: Literal["asked", "fixed-batch", "rigid"] = option(
         "asked",
         "choices of elastic jobs: as submitted, with a fixed batch, or only the type",

@@ -31,7 +31,7 @@ from dlsched.policies.scheduling.sia.goodput_matrix import (
     elastic_rows,
     worth_of,
 )
-from dlsched.policies.scheduling.sia.integer_program import MISSING, Program
+from dlsched.policies.scheduling.sia.integer_program import EXACT, MISSING, Program, Terms
 from dlsched.policies.scheduling.sia.node_capacity import NodeCapacity
 from dlsched.policies.scheduling.sia.options import SiaOptions
 from dlsched.policies.scheduling.sia.placement import (
@@ -66,6 +66,11 @@ class Sia(SchedulingPolicy[SiaOptions]):
         super().__init__(options)
         if options.power == 0:
             raise BadInput("sia: power must not be 0; below 0 is fair, 1 is the most goodput")
+
+    @property
+    def terms(self) -> Terms:
+        """How the objective is computed."""
+        return EXACT
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """One round, or a fill of idle GPUs between two rounds."""
@@ -203,13 +208,13 @@ class Sia(SchedulingPolicy[SiaOptions]):
         """The program's choice of a configuration for each unit."""
         options = self.options
         now = self._now(units.rows, room, capacity, ctx)
-        worth = charge_moves(jobs.worth, now, jobs.factor, single=options.rounding == "artifact")
+        worth = charge_moves(jobs.worth, now, jobs.factor, terms=self.terms)
         problem = Program.of(
             room,
             worth,
             power=options.power,
             penalty=options.penalty,
-            rounding=options.rounding,
+            terms=self.terms,
             now=now,
             pinned=self._restarting(units, ctx) | _says(units, "preemptible", NO),
             must=_says(units, "reserved", YES),

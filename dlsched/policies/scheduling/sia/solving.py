@@ -22,7 +22,7 @@ import numpy as np
 from dlsched.core.arrays import Bools, Floats, Ints
 from dlsched.policies.highs import Limits, best_found, new_solver
 from dlsched.policies.scheduling.sia.configurations import NONE
-from dlsched.policies.scheduling.sia.integer_program import STEP, Program
+from dlsched.policies.scheduling.sia.integer_program import Program
 
 SMALL = 1500  # choices; up to this number the exact optimum is found, including ties
 EXACT = 1e-9
@@ -121,7 +121,8 @@ class _Solver:
         self.jobs = len(program.now)
         room = program.configurations
         self.gpu_type, self.gpus = room.gpu_type, room.gpus
-        tie = STEP / (2 * (self.jobs + 1)) if program.rounding == "artifact" else TIE
+        step = program.terms.step
+        tie = step / (2 * (self.jobs + 1)) if step else TIE
         self.gains = program.gains
         self.gains -= tie / 4 * self.gpus / max(int(self.gpus.max(initial=1)), 1)
         self.gains += tie / 1000 * self.gpu_type

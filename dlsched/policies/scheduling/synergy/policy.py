@@ -63,6 +63,7 @@ class Synergy(SchedulingPolicy[SynergyOptions], HostPolicy[SynergyOptions]):
 
     name = "synergy"
     summary = "processors and memory by sensitivity: fair, greedy, tune, opt; ranks by `order`"
+    at_limits = "tries"
     preemptive = True
     rests = False
 
@@ -122,7 +123,7 @@ class Synergy(SchedulingPolicy[SynergyOptions], HostPolicy[SynergyOptions]):
         """Rank; `las` with a full rebuild serves only jobs that fit by their GPUs alone."""
         ranking = self.rank(units, ctx)
         if self.options.order == "las" and ranking.rebuild == "full" and walk.may_preempt:
-            chosen = self._that_fit(units, ranking.order, ctx)
+            chosen = self._that_fit(units, ranking.order, ctx, walk)
             left_out = np.setdiff1d(ranking.order, chosen)
             for row in units.rows[left_out[units.running[left_out]]].tolist():
                 walk.suspend(row)
@@ -159,10 +160,17 @@ class Synergy(SchedulingPolicy[SynergyOptions], HostPolicy[SynergyOptions]):
         has = units.running[:, None] & ~np.isnan(now)
         return host.gains(units.rows, np.where(has, now, best))
 
-    def _that_fit(self, units: Units, order: Rows, ctx: RoundContext) -> Rows:
+    def _that_fit(self, units: Units, order: Rows, ctx: RoundContext, walk: Walk) -> Rows:
         """Those that fit by GPUs, in order; in `tune` the largest first."""
-        pools, gang = ctx.pools, units.gang
-        chosen = choose_by_count(gang[order], ctx.occupancy.capacity_in(pools.nodes[0]))
+        gang, ranked = units.gang, units[order]
+        nodes, capacity = ctx.pools.nodes, ctx.occupancy.capacity_in
+        if walk.limits is None:
+            chosen = choose_by_count(ranked.gang, capacity(nodes[0]))
+        else:
+            by_pool = {pool: capacity(nodes[pool]) for pool in np.unique(ranked.pool).tolist()}
+            chosen = walk.limits.chosen_by_count(
+                ranked.rows, ranked.running, ranked.gang, by_pool, stop=False
+            )
         picked = order[chosen]
         if self.options.mode == "tune":
             picked = picked[np.argsort(-gang[picked], kind="stable")]

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dlsched.core.memory import Remembering, by_row, kept
+
 
 @dataclass(slots=True, kw_only=True)
 class Account:
@@ -41,7 +43,7 @@ class Account:
         return max(alone * self.competed_with(apps), 1e-9)
 
 
-class Accounts:
+class Accounts(Remembering):
     """The accounts of all active apps.
 
     Attributes:
@@ -49,11 +51,14 @@ class Accounts:
         app: the app of each row that was entered.
     """
 
-    def __init__(self) -> None:
-        self.of: dict[str, Account] = {}
-        self.app: dict[int, str] = {}
-        self._updated_at = 0.0
-        self._numbered = 0
+    of: dict[str, Account] = kept(
+        dict,
+        lambda stored: {name: Account(**values) for name, values in stored.items()},
+        store=lambda of: {name: asdict(account) for name, account in of.items()},
+    )
+    app: dict[int, str] = by_row(str)
+    _updated_at: float = kept(0.0, key="looked_at")
+    _numbered: int = kept(0)
 
     def pass_time(self, now: float) -> None:
         """Enter the time since the last call, in which all active apps competed."""
@@ -86,22 +91,3 @@ class Accounts:
         self.app = {row: name for row, name in self.app.items() if row in rows}
         active = set(self.app.values())
         self.of = {name: account for name, account in self.of.items() if name in active}
-
-    def rename(self, place: Mapping[int, int]) -> None:
-        """Follow a table that was packed: `place` is the new row number by the old one."""
-        self.app = {place[row]: name for row, name in self.app.items() if row in place}
-
-    def state_dict(self) -> dict[str, Any]:
-        """The accounts as plain values."""
-        return {
-            "of": {name: asdict(account) for name, account in self.of.items()},
-            "app": sorted(self.app.items()),
-            "looked_at": self._updated_at,
-            "numbered": self._numbered,
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a `state_dict`."""
-        self.of = {name: Account(**values) for name, values in state["of"].items()}
-        self.app = {int(row): str(name) for row, name in state["app"]}
-        self._updated_at, self._numbered = float(state["looked_at"]), int(state["numbered"])

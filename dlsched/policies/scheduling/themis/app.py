@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from dlsched.core.sums import ordered_sum
 from dlsched.policies.scheduling.themis.auction import Bundle, minus, plus
 
 Ends = Literal["last", "first"]
@@ -120,9 +121,11 @@ class App:
                 default=0.0,
             )
         else:
-            work = sum(job.remaining for job in self._jobs)
+            work = ordered_sum(job.remaining for job in self._jobs)
             wide = [min(job.most, gpus) for job in self._jobs]
-            speedup = sum(job.speedup(size) for job, size in zip(self._jobs, wide, strict=True))
+            speedup = ordered_sum(
+                job.speedup(size) for job, size in zip(self._jobs, wide, strict=True)
+            )
             left = work / max(speedup * min(1.0, gpus / max(sum(wide), 1)), 1e-9)
         return max(self._elapsed + left, 1e-9) / self._ideal
 
@@ -180,15 +183,15 @@ class App:
         """ρ, the shared over the ideal finish time; infinite when none of its jobs would run."""
         runs = [(spot.job.remaining, spot.rate, self._moves(spot)) for spot in placed]
         runs += [(remaining, rate, 0.0) for remaining, rate in self._leased]
-        rates = sum(rate for _, rate, _ in runs)
+        rates = ordered_sum(rate for _, rate, _ in runs)
         if rates <= 0:
             return math.inf
         if self._ends == "first":
             left = min(remaining / rate + moved for remaining, rate, moved in runs)
         else:
             waiting = {spot.job.row for spot in placed}
-            left = sum(remaining for remaining, _, _ in runs)
-            left += sum(job.remaining for job in self._jobs if job.row not in waiting)
+            left = ordered_sum(remaining for remaining, _, _ in runs)
+            left += ordered_sum(job.remaining for job in self._jobs if job.row not in waiting)
             left = left / rates + max(moved for _, _, moved in runs)
         return max(self._elapsed + left, 1e-9) / self._ideal
 

@@ -23,6 +23,7 @@ from typing import Protocol
 import numpy as np
 
 from dlsched.core.arrays import Floats
+from dlsched.core.sums import ordered_sum
 
 Bundle = tuple[int, ...]  # GPUs by machine
 
@@ -88,9 +89,9 @@ def auction(
     part = []
     for i in indices:
         others = [k for k in served if k != i]
-        gained = sum(math.log(worth[k]) for k in others)
+        gained = ordered_sum(math.log(worth[k]) for k in others)
         without = market.fair(others) if i in served else fair
-        best = sum(
+        best = ordered_sum(
             math.log(value) if (value := bidders[k].value(without[k])) > 0 else math.inf
             for k in others
         )

@@ -14,13 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
 from dlsched.core.allocation import Refused
-from dlsched.core.arrays import Rows
 from dlsched.core.context import RoundContext
+from dlsched.core.memory import by_row, kept
 from dlsched.core.options import option
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
@@ -92,12 +92,10 @@ class _Leases(SchedulingPolicy[O]):
     rests = False
     needs = frozenset({"predicted_work"})
 
-    def __init__(self, options: O) -> None:
-        super().__init__(options)
-        self._accounts = Accounts()
-        self._until: dict[int, float] = {}  # the end of each running row's lease
-        # the app for which GPUs are gathered, and when there will be enough of them
-        self._gathers_for, self._gathers = "", math.inf
+    _accounts: Accounts = kept(Accounts)
+    _until: dict[int, float] = by_row(float)  # the end of each running row's lease
+    # the app for which GPUs are gathered, and when there will be enough of them
+    _gathers: tuple[str, float] = kept(("", math.inf), tuple)
 
     def _decided(
         self, apps: dict[str, App], order: list[str], offer: Offer, *, alone: bool
@@ -131,7 +129,8 @@ class _Leases(SchedulingPolicy[O]):
     def _end(self, now: float, lease_s: float) -> float:
         """The end of a lease that begins now."""
         end = now + lease_s
-        return self._gathers if now < self._gathers < end else end
+        ready = self._gathers[1]
+        return ready if now < ready < end else end
 
     def _gather(self, order: list[str], apps: dict[str, App], offer: Offer, now: float) -> bool:
         """Gather GPUs for the worst-off app if the offer is too small for it.
@@ -143,9 +142,9 @@ class _Leases(SchedulingPolicy[O]):
         Returns:
             whether the offer was gathered for the first app in order.
         """
-        ready = now >= self._gathers - OVER_S and self._gathers_for in apps
-        app = self._gathers_for if ready else ""
-        self._gathers_for, self._gathers = "", math.inf
+        gathers_for, at = self._gathers
+        app = gathers_for if now >= at - OVER_S and gathers_for in apps else ""
+        self._gathers = "", math.inf
         if app and apps[app].value(offer.gpus) > 0:
             order.remove(app)
             order.insert(0, app)
@@ -153,7 +152,7 @@ class _Leases(SchedulingPolicy[O]):
         if apps[order[0]].value(offer.gpus) == 0.0:
             at = offer.enough_at(apps[order[0]].least, self._until)
             if now < at < math.inf:
-                self._gathers_for, self._gathers = order[0], at
+                self._gathers = order[0], at
         return False
 
     def _update(self, ctx: RoundContext) -> None:
@@ -292,29 +291,6 @@ class _Leases(SchedulingPolicy[O]):
             else:
                 refused = WAITS
             walk.refuse(row, refused)
-
-    # -- state ------------------------------------------------------------------------------------
-
-    def state_dict(self) -> dict[str, Any]:
-        """Accounts and leases."""
-        return {
-            "accounts": self._accounts.state_dict(),
-            "until": sorted(self._until.items()),
-            "gathers": [self._gathers_for, self._gathers],
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a `state_dict`."""
-        self._accounts.load_state_dict(state["accounts"])
-        self._until = {int(row): float(end) for row, end in state["until"]}
-        self._gathers_for = str(state["gathers"][0])
-        self._gathers = float(state["gathers"][1])
-
-    def renumber(self, old: Rows, finished_gone: int) -> None:
-        """Follow a table that was packed."""
-        place = {int(before): row for row, before in enumerate(old.tolist()) if before >= 0}
-        self._accounts.rename(place)
-        self._until = {place[row]: end for row, end in self._until.items() if row in place}
 
 
 class Themis(_Leases[ThemisOptions]):

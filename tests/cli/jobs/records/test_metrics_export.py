@@ -9,7 +9,7 @@ import pytest
 
 from dlsched.cli.jobs.records.metrics import curve
 from dlsched.cli.jobs.records.metrics_export import check_target, save_metrics
-from dlsched.cli.output.csv_cells import plain_cell
+from dlsched.cli.output.file_output import plain_cell
 from dlsched.client.records import Metrics, Point
 from dlsched.core.errors import BadInput
 

@@ -13,7 +13,7 @@ from dlsched.daemon.round.running_on import RunOn, run_on
 from dlsched.daemon.round.snapshot import LiveSnapshot
 from dlsched.daemon.round.snapshot_builder import take_snapshot
 from dlsched.db.records import ArrayShape, Dependency
-from dlsched.db.tenants import PriorityClass, Quota
+from dlsched.tenants.fields import PriorityClass, Quota
 
 NOW = 10.0
 

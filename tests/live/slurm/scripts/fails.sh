@@ -4,5 +4,5 @@
 #SBATCH --gpus=2
 #SBATCH --no-requeue
 set -e
-srun bash -c 'if [ "$SLURM_PROCID" = 1 ]; then exit 5; fi; sleep 600'
+srun -K bash -c 'if [ "$SLURM_PROCID" = 1 ]; then exit 5; fi; sleep 600'
 echo "not reached"

@@ -16,6 +16,7 @@ from dlsched.policies.heterogeneous.time_shares import TimeShares
 from dlsched.policies.scheduling.gavel.options import GavelOptions, ObjectiveName
 from dlsched.policies.scheduling.gavel.policy import Gavel
 from dlsched.policies.scheduling.gavel.solver import OBJECTIVES, Solver
+from simulate.published.gavel.policy import PublishedGavel
 
 TWO_TYPES = "1x1:slow+1x1:quick"
 ROUND = 360.0
@@ -75,8 +76,9 @@ def engine_of(lab: Any, trace: Any, source: Fixed | None = None, **given: Any) -
         **given,
     )
     if source is not None or options:
-        made = parse_options(GavelOptions, options, owner="gavel")
-        engine.parts.scheduling = Gavel(made, source)
+        kind = PublishedGavel if semantics == "gavel" else Gavel
+        made = parse_options(kind.Options, options, owner="gavel")
+        engine.parts.scheduling = kind(made, source)
     return engine
 
 
@@ -276,7 +278,7 @@ def test_the_state_goes_on_where_it_was(lab: Any) -> None:
 
         def replaced(engine: Any, _: Any) -> None:
             before = engine.parts.scheduling
-            after = Gavel(before.options)
+            after = type(before)(before.options)
             after.load_state_dict(before.state_dict())
             engine.parts.scheduling = after
 
@@ -357,6 +359,7 @@ def test_deadlines_that_cannot_be_met_are_left_aside(lab: Any) -> None:
     ("option", "message"),
     [
         ("objective=fastest", "objective"),
+        ("mechanism=published", "must be one of corrected, plain, not 'published'"),
         ("prices=v100", "prices: 'v100' is not of the form NAME:NUMBER"),
         ("prices=v100:cheap", "is not of the form NAME:NUMBER"),
         ("entity_weights=:3", "is not of the form NAME:NUMBER"),
@@ -372,7 +375,6 @@ def test_prices_and_reference_types_must_be_of_the_cluster(lab: Any) -> None:
     for option, message in (
         ("objective=cost", "cost needs the price of quick"),
         ("objective=ftf-agnostic", "uses the speeds on v100 only, but the cluster has"),
-        ("mechanism=published", "needs rounds of whole steps: -o semantics=gavel"),
     ):
         with pytest.raises(PolicyFailed, match=message):
             lab.run(trace, "gavel", cluster=TWO_TYPES, throughputs=table(lab), options=(option,))

@@ -11,6 +11,7 @@ from dlsched.policies.scheduling.mlfs.priorities import (
     LEAST_MIN,
     Tasks,
     Weights,
+    dependents_first,
     learning_terms,
     part_learnt,
     priorities,
@@ -57,7 +58,7 @@ def test_what_the_paper_leaves_open_has_a_guard() -> None:
 
 def test_tasks_that_wait_for_each_other_are_refused() -> None:
     with pytest.raises(ValueError, match="circle"):
-        with_dependents(np.ones(3), [[1], [2], [1]], 0.8)
+        dependents_first([[1], [2], [1]])
 
 
 @st.composite
@@ -83,7 +84,7 @@ def test_a_task_has_gamma_to_the_length_of_every_path_below_it(
         below = sum(by_paths(child, weight * gamma) for child in children[task])
         return weight * float(own[task]) + below
 
-    found = with_dependents(own, children, gamma)
+    found = with_dependents(own, children, dependents_first(children), gamma)
     assert found.tolist() == pytest.approx([by_paths(task, 1.0) for task in range(len(own))])
 
 

@@ -7,7 +7,8 @@ runs in one place.
 Beyond the paper: a job that has no share yet may use idle GPUs at once; GPUs of a type that are
 left over go first to jobs with the largest deficit on other types; a job moves from a slow type to
 a faster one that is idle; a job that keeps its type keeps its GPUs; time counts as it was received,
-whatever happened in between; a new X does not erase the time received.
+whatever happened in between; a new X does not erase the time received. A job in a part of another's
+GPUs receives time, and X divides time among the others alone.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 
 from dlsched.core.allocation import Refused
 from dlsched.core.arrays import Floats, Rows
+from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.context import RoundContext
 from dlsched.core.units import Units
 from dlsched.core.walk.walk import Walk
@@ -69,15 +71,17 @@ class CorrectedRounds:
     def decide(self, rows: Rows, ctx: RoundContext, walk: Walk) -> None:
         """One round, or between two rounds a fill of idle GPUs."""
         rows = np.sort(rows)
+        aside = {row: where for where, there in walk.aside.items() for row in there}
         head_start = (ctx.round_length or WITHOUT_ROUNDS_S) / 2
-        self._update_ledger(rows, ctx, head_start)
+        self._update_ledger(rows, aside, ctx, head_start)
         if ctx.mode == "full":
             if self._dirty and ctx.now - self._solved_at >= self._resolve_s and len(rows):
-                self._solve(ctx, head_start)
+                self._solve(rows, ctx, head_start)
             if ctx.now - self._window_from >= self._window_s:
                 self._begin_window(ctx, head_start)
         speed = self._usable_speed(ctx)
         assigned = self._free_room(ctx, walk)
+        assigned.fixed.update(aside)
         queue = self._assign_entitled(assigned, speed, ctx)
         self._assign_leftovers(assigned, speed, ctx)
         self._carry_out(assigned, queue, speed, ctx, walk)
@@ -86,29 +90,38 @@ class CorrectedRounds:
 
     # -- the service ledger -----
 
-    def _update_ledger(self, rows: Rows, ctx: RoundContext, head_start: float) -> None:
+    def _update_ledger(
+        self, rows: Rows, aside: Mapping[int, Placement], ctx: RoundContext, head_start: float
+    ) -> None:
         """Credit the time received, enter new jobs and remove those that have ended."""
         changed, ledger = self._gpu_types.update(ctx), self._ledger
+        every = np.sort(np.concatenate([rows, np.fromiter(aside, np.int64, len(aside))]))
         if ledger.types != self._gpu_types.types:
             ledger = self._ledger = ledger.with_types(self._gpu_types.types, head_start)
             self._given = np.zeros(len(ledger.types))
-        still_here = np.isin(ledger.rows, rows)
+        still_here = np.isin(ledger.rows, every)
         if not still_here.all():
             ledger.align(ledger.rows[still_here], head_start)
             changed = True
+        type_of, now = self._gpu_types.of_node, {**ctx.occupancy.held, **aside}
+        late = [row for row in ledger.nowhere() if row in now]
+        ledger.note_late({row: type_of(now[row].nodes[0]) for row in late})
         held = Units(ctx.table, ledger.rows, ctx.now).held_s
         self._given += ledger.credit(held, ctx.now - self._updated_at)
         self._updated_at = ctx.now
-        newcomers = len(rows) - len(ledger)
-        if ledger.align(rows, head_start):
+        newcomers = len(every) - len(ledger)
+        if ledger.align(every, head_start):
             self._given += newcomers * head_start
-            ledger.held = Units(ctx.table, rows, ctx.now).held_s
+            ledger.held = Units(ctx.table, every, ctx.now).held_s
             changed = True
+        is_aside = ~np.isin(every, rows)
+        changed |= bool((is_aside != ledger.aside).any())
+        ledger.aside = is_aside
         adapted = any(change.kind == "adapt" for change in ctx.changes)
         self._dirty = self._dirty or changed or adapted
 
-    def _solve(self, ctx: RoundContext, head_start: float) -> None:
-        shares = self._source(self._ledger.rows, self._gpu_types.types, ctx)
+    def _solve(self, rows: Rows, ctx: RoundContext, head_start: float) -> None:
+        shares = self._source(rows, self._gpu_types.types, ctx)
         self._ledger.enter_shares(shares, head_start)
         self._dirty = False
         self._solved_at = ctx.now

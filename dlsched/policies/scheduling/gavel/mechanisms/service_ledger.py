@@ -20,7 +20,7 @@ ALONE = -1  # the partner of a job that runs alone
 _STORED = {
     "rows": "rows", "x": "x", "received": "got", "deficit": "owed", "gpu_type": "kind",
     "partner": "partner", "held": "held", "first": "first", "second": "second", "pair_x": "pair_x",
-    "pair_received": "pair_got",
+    "pair_received": "pair_got", "aside": "aside",
 }  # fmt: skip
 
 
@@ -35,6 +35,7 @@ class ServiceLedger:
         deficit: seconds that X granted and the job did not receive.
         gpu_type: the type on which the job has run since the last update, NOWHERE for none.
         partner: the job on the same GPUs since then, ALONE for none.
+        aside: jobs in parts of others' GPUs, which were set aside while X was last looked at.
         held: seconds on GPUs as of the last update.
         first, second: the jobs of each pair that has time together.
         pair_x, pair_received: as `x` and `received`, of pairs.
@@ -50,6 +51,7 @@ class ServiceLedger:
         self.gpu_type: Rows = np.zeros(0, np.int64)
         self.partner: Rows = np.zeros(0, np.int64)
         self.held: Floats = np.zeros(0)
+        self.aside: Bools = np.zeros(0, np.bool_)
         self.first: Rows = np.zeros(0, np.int64)
         self.second: Rows = np.zeros(0, np.int64)
         self.pair_x, self.pair_received = np.zeros(empty), np.zeros(empty)
@@ -80,9 +82,10 @@ class ServiceLedger:
             setattr(self, name, after)
         gpu_type, partner = np.full(len(rows), NOWHERE), np.full(len(rows), ALONE)
         gpu_type[known], partner[known] = self.gpu_type[old], self.partner[old]
-        held = np.zeros(len(rows))
-        held[known] = self.held[old]
+        held, aside = np.zeros(len(rows)), np.zeros(len(rows), np.bool_)
+        held[known], aside[known] = self.held[old], self.aside[old]
         self.rows, self.gpu_type, self.partner, self.held = rows, gpu_type, partner, held
+        self.aside = aside
         self._keep_pairs(np.isin(self.first, rows) & np.isin(self.second, rows))
         return True
 
@@ -108,6 +111,16 @@ class ServiceLedger:
             self.pair_received[where, self.gpu_type[line]] += took[line]
             given[self.gpu_type[line]] += took[line]
         return given
+
+    def nowhere(self) -> list[int]:
+        """The jobs that got no GPUs when it was last noted where jobs run."""
+        found: list[int] = self.rows[self.gpu_type == NOWHERE].tolist()
+        return found
+
+    def note_late(self, given: Mapping[int, int]) -> None:
+        """Note jobs to which GPUs were given after that, by type."""
+        rows = np.fromiter(given, np.int64, len(given))
+        self.gpu_type[self.lines(rows)] = np.fromiter(given.values(), np.int64, len(given))
 
     def note_running(self, assigned: Mapping[int, tuple[int, int]]) -> None:
         """Note where jobs run from now on: (GPU type, partner) by row."""
@@ -141,7 +154,7 @@ class ServiceLedger:
         """The same jobs in a cluster with other GPU types; X must be computed again."""
         other = ServiceLedger(types)
         other.align(self.rows, head_start)
-        other.held = self.held
+        other.held, other.aside = self.held, self.aside
         for place, name in enumerate(types):
             if name in self.types:
                 old = self.types.index(name)
@@ -158,7 +171,7 @@ class ServiceLedger:
         partner = np.array([place.get(r, ALONE) for r in self.partner.tolist()], np.int64)
         order = np.argsort(rows)
         self.rows, self.partner = rows[order], partner[order]
-        for name in (*self._PER_JOB, "gpu_type", "held"):
+        for name in (*self._PER_JOB, "gpu_type", "held", "aside"):
             setattr(self, name, getattr(self, name)[order])
         ends = np.array(
             [[place[row] for row in jobs.tolist()] for jobs in (self.first, self.second)]
@@ -180,6 +193,7 @@ class ServiceLedger:
         ledger = cls(tuple(state["types"]))
         for name, key in _STORED.items():
             empty: Floats = getattr(ledger, name)
-            column = np.array(state[key], empty.dtype)
+            stored = state.get(key, [False] * len(state["rows"]))  # earlier ones: none was aside
+            column = np.array(stored, empty.dtype)
             setattr(ledger, name, column.reshape(len(column), *empty.shape[1:]))
         return ledger

@@ -112,7 +112,7 @@ def _middle(problem: Problem, sharing: PriceSharing, target: Floats) -> Shares:
 
 
 def _bisected(problem: Problem, deadline: Deadline = NO_DEADLINE) -> Shares:
-    """The middle of all X that reach the makespan at which the published bisection stops."""
+    """The middle of all X that reach the makespan at which Gavel's bisection stops."""
     sharing, path = PriceSharing(problem, deadline), makespan_path(problem)
     level = highest(sharing, path)
     if level <= 0:

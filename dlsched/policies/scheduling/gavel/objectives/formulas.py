@@ -15,7 +15,7 @@ Both are solved by water filling: the worst-off jobs gain as far as they can, th
 For the flat objective this is one of many optima, the leximin one. The heterogeneity-agnostic
 variants set all T_ij = 1.
 
-Finish-time fairness (section 4.2, after Themis, NSDI 2020), in the variant of Gavel's artifact:
+Finish-time fairness (section 4.2, after Themis, NSDI 2020), in the variant of Gavel's code:
 
     ρ_i = (t_i + n_i / Σ_j T_ij x_ij) / D_i,   D_i = C_i + n_i / I_i,   min_X max_i ρ_i
 
@@ -28,7 +28,7 @@ paper leaves open.
 Makespan and sums (section 4.2):
 
 - makespan:    min T  with  Σ_j T_ij x_ij ≥ n_i / T for all i
-- throughput:  max Σ_ij T_ij x_ij          (plain sums of steps/s, as in the artifact)
+- throughput:  max Σ_ij T_ij x_ij          (plain sums of steps/s, as in its code)
 - cost:        max Σ_ij T_ij x_ij / c_j
 - SLO:         these with  Σ_j T_ij x_ij ≥ n_i / (D_i − now) for jobs that have a deadline
 """
@@ -137,7 +137,7 @@ def makespan_path(problem: Problem) -> LinearPath:
 
 
 def bisected(least_s: float) -> float:
-    """The makespan at which the published bisection stops: up to 5 % above the least that fits.
+    """The makespan at which Gavel's bisection stops: up to 5 % above the least that fits.
 
     It halves between 100 s and 1e6 s (then 1e7 s, …) until the ends are within 5 %. A makespan
     below 100 s counts as 100 s.

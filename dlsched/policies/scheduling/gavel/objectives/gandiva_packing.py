@@ -1,4 +1,4 @@
-"""Gandiva's packing as in Gavel's artifact: random pairs of jobs, kept while they perform well.
+"""Gandiva's packing as in Gavel's code: random pairs of jobs, kept while they perform well.
 
 If there is room for all jobs, every job gets an isolated share. Else jobs are paired at random with
 others of their size; a pair stays while both jobs exist and their normalised throughputs, summed

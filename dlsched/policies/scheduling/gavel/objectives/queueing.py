@@ -1,6 +1,6 @@
 """Objectives that give whole GPUs to one job after the other: FIFO, packed FIFO, shortest first.
 
-Gavel, section 4.2, as its artifact runs them: from the start at every solve, and the first job that
+Gavel, section 4.2, as its code runs them: from the start at every solve, and the first job that
 does not fit ends the scan. X is 0 or 1.
 """
 

@@ -1,0 +1,1 @@
+"""The commands of the small worlds, and what they have in common."""

@@ -1,9 +1,0 @@
-"""All parties of the protocol in one seeded world with faults and an invariant checker."""
-
-from __future__ import annotations
-
-from dlsched.protocol.simulation.invariants import Checker
-from dlsched.protocol.simulation.scenario import Behaviour, Fault, Faults, Network
-from dlsched.protocol.simulation.world import World
-
-__all__ = ["Behaviour", "Checker", "Fault", "Faults", "Network", "World"]

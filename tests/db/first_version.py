@@ -1,0 +1,44 @@
+"""Databases as the first version had them, from its recorded statements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dlsched.db import schema
+from dlsched.db.engine import open_engine, writing
+from dlsched.db.versions import begin
+
+FOLDER = Path(__file__).parent
+OF_RUNS = ("worked_s", "lost_s", "overhead_s", "starting_s")  # since 0022
+
+
+def make_first_version(url: str) -> None:
+    """Make the tables of version 0021 in an empty database."""
+    engine = open_engine(url)
+    statements = (FOLDER / f"tables_{schema.FIRST}_{engine.dialect.name}.sql").read_text()
+    with writing(engine) as connection:
+        for statement in statements.splitlines():
+            connection.exec_driver_sql(statement)
+        connection.exec_driver_sql(
+            "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
+            "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+        )
+        connection.exec_driver_sql(f"INSERT INTO alembic_version VALUES ('{schema.FIRST}')")
+        begin(connection)
+    engine.dispose()
+
+
+def take_back_0022(url: str) -> None:
+    """Make a database of version 0021 out of one of 0022, in which no job has received anything."""
+    engine = open_engine(url)
+    with writing(engine) as connection:
+        for statement in (
+            "DROP TABLE served",
+            "ALTER TABLE usage DROP COLUMN gpus",
+            *(f"ALTER TABLE runs DROP COLUMN {name}" for name in OF_RUNS),
+            "ALTER TABLE jobs ADD COLUMN executed_s DOUBLE PRECISION NOT NULL DEFAULT 0",
+            "ALTER TABLE jobs ADD COLUMN gpu_s DOUBLE PRECISION NOT NULL DEFAULT 0",
+            "UPDATE alembic_version SET version_num = '0021'",
+        ):
+            connection.exec_driver_sql(statement)
+    engine.dispose()

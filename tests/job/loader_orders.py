@@ -1,0 +1,127 @@
+"""Goes over the data of loaders, whole and with stops, and compares the batches."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import torch
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sampler
+
+from dlsched.job.pytorch.loading import generators, set_generators
+from dlsched.job.pytorch.resumable import ResumableLoader
+
+DATA, BATCHES, EPOCHS = list(range(10)), 5, 3
+Make = Callable[["StandIn", DataLoader[int]], ResumableLoader]
+Given = tuple[int, list[int]]  # the epoch and the samples of a batch
+
+
+class StandIn:
+    """What a loader asks of a job, in one process."""
+
+    def __init__(self) -> None:
+        self.checkpoint, self.stopped, self.world_size = self, False, 1
+        self.save: dict[str, Callable[..., None]] = {}
+        self.load: dict[str, Callable[..., None]] = {}
+
+    def register(self, name: str, **both: Any) -> None:
+        self.save[name], self.load[name] = both["save"], both["load"]
+
+    def register_shards(self, name: str, **both: Any) -> None:
+        """Keep no folder: the loader's own state is looked at."""
+
+
+class Backwards(Sampler[int]):
+    """An order of the script's own, another one in each epoch."""
+
+    epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([(place + self.epoch) % 10 for place in reversed(range(10))])
+
+    def __len__(self) -> int:
+        return 10
+
+
+ORDERS: dict[str, Callable[[], dict[str, Any]]] = {
+    "shuffle": lambda: {"batch_size": 2, "shuffle": True},
+    "shuffle with a generator": lambda: {
+        "batch_size": 2, "shuffle": True, "generator": torch.Generator().manual_seed(3),
+    },
+    "sampler with a generator": lambda: {
+        "batch_size": 2, "sampler": RandomSampler(DATA, generator=torch.Generator().manual_seed(7)),
+    },
+    "sampler": lambda: {"batch_size": 2, "sampler": Backwards()},
+    "batch sampler": lambda: {"batch_sampler": BatchSampler(RandomSampler(DATA), 2, False)},
+}  # fmt: skip
+WORKERS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "workers": {"num_workers": 2},
+    "workers that stay": {"num_workers": 2, "persistent_workers": True},
+    "one that stays": {"num_workers": 1, "persistent_workers": True, "prefetch_factor": 4},
+}
+STOPS = [(0, 1), (0, BATCHES), (1, 1), (1, 3), (1, BATCHES), (2, 3)]  # epoch, batches given of it
+
+
+def go_over(make: Make, order: str, workers: str, stops: list[tuple[int, int]]) -> list[Given]:
+    """Give all batches, of a process that is begun anew after each of some batches."""
+    found: list[Given] = []
+    saved: bytes | None = None
+    for stop in [*stops, None]:
+        torch.manual_seed(1)
+        loader = make(job := StandIn(), DataLoader(DATA, **ORDERS[order](), **WORKERS[workers]))
+        if saved is not None:
+            job.load["loader"](io.BytesIO(saved))
+        more, saved = run(job, loader, stop)
+        found += more
+        iterator = loader._plain()._iterator
+        if iterator is not None:  # else its workers are awaited in vain
+            iterator._shutdown_workers()
+    return found
+
+
+def by_torch(job: StandIn, loader: DataLoader[int]) -> ResumableLoader:
+    return ResumableLoader(cast(Any, job), loader)
+
+
+def by_accelerate(job: StandIn, loader: DataLoader[int]) -> ResumableLoader:
+    from accelerate import Accelerator  # noqa: PLC0415
+
+    from dlsched.job.frameworks.accelerate import AccelerateLoader  # noqa: PLC0415
+
+    accelerator = Accelerator(cpu=True)
+    return AccelerateLoader(cast(Any, job), accelerator, accelerator.prepare(loader))
+
+
+def run(
+    job: StandIn, loader: ResumableLoader, stop: tuple[int, int] | None
+) -> tuple[list[Given], bytes | None]:
+    """Give the batches that are left, until a stop; returns its checkpoint, too."""
+    found: list[Given] = []
+    for epoch in loader.epochs(EPOCHS):
+        for given, batch in enumerate(loader, loader._given + 1):
+            found.append((epoch, batch.tolist()))
+            torch.rand(())  # as dropout draws
+            if stop == (epoch, given):
+                file = io.BytesIO()
+                job.save["loader"](file)
+                return found, file.getvalue()
+    return found, None
+
+
+def check(library: str, order: str, workers: str) -> None:
+    """Compare the batches of interrupted epochs with those of whole ones."""
+    make = {"torch": by_torch, "accelerate": by_accelerate}[library]
+    before = generators()
+    try:
+        whole = go_over(make, order, workers, [])
+        assert len(whole) == EPOCHS * BATCHES
+        for stop in STOPS:
+            assert go_over(make, order, workers, [stop]) == whole, stop
+        assert go_over(make, order, workers, [(0, 2), (1, 1), (1, 4), (2, 2)]) == whole
+    finally:
+        set_generators(before)
