@@ -6,17 +6,19 @@ import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect, text
+from sqlalchemy import inspect, select, text
 
 from dlsched.core.errors import BadInput, DlschedError
 from dlsched.core.service_clock import NOTHING, Account, Received
 from dlsched.db import schema
 from dlsched.db.__main__ import main
 from dlsched.db.backup import backup, restored
+from dlsched.db.contents import JobContent, program_of
 from dlsched.db.engine import open_engine, writing
 from dlsched.db.errors import SchemaMismatch, StoreCorrupt
 from dlsched.db.migrations import newest
@@ -25,9 +27,9 @@ from dlsched.db.retention import LinesRemoved
 from dlsched.db.store import Store
 from dlsched.db.stored_bytes import EVENT_BYTES, ROW_BYTES
 from dlsched.db.versions import migrate, version
-from dlsched.protocol.ledger import Adopt, Attach, StopRun
+from dlsched.protocol.ledger import Adopt, Attach, CancelJob, StopRun, Write
 from dlsched.protocol.messages import Epoch, HeldRun, JobId, NodeName, Phase, StopReason
-from tests.db.first_version import make_first_version, take_back_0022
+from tests.db.first_version import make_first_version, take_back_0021, take_back_0022
 from tests.db.ledgers import assign, content_of, ended, key, node, submit, submit_array
 
 
@@ -74,6 +76,53 @@ def test_migrated_and_created_databases_have_the_same_statements(tmp_path: Path)
     make_first_version(f"sqlite:///{tmp_path}/migrated.db")
     migrate(f"sqlite:///{tmp_path}/migrated.db")
     assert statements(tmp_path / "created.db") == statements(tmp_path / "migrated.db")
+
+
+APART = ("job_bodies", "programs", "scripts", "stored_bytes", "notices")  # by 0021
+
+
+def rows_of(url: str, name: str) -> list[tuple[object, ...]]:
+    """The rows of a table, in the order of their text."""
+    engine = open_engine(url)
+    table = schema.METADATA.tables[name]
+    with engine.connect() as connection:
+        found = sorted((tuple(row) for row in connection.execute(select(table))), key=repr)
+    engine.dispose()
+    return found
+
+
+def test_what_jobs_execute_is_taken_out_of_their_bodies(url: str) -> None:
+    """Scripts of two users, arguments, an array, a body without a program, stray characters."""
+
+    def job(number: int, user: str, **content: Any) -> list[Write]:
+        program = program_of(JobContent(**content), "/home")
+        body = {"program": program, "working_directory": "/home", "notify": "all"}
+        return [content_of(number, **content), submit(number, user=user, **body)]
+
+    script, long = b"#!/bin/bash\n\xff\n", b"x" * 3000
+    with Store.open(url) as store:
+        term = store.contend("d")
+        assert term is not None
+        writes = [
+            *job(1, "ann", script=script, argv=("a", "b")),
+            *job(2, "ann", script=script, argv=("c",)),
+            *job(3, "bob", script=script),
+            *job(4, "bob", argv=("python", "train.py", "--name", "n\u00e4\udcff")),
+            content_of(5, script=long, environment={"SECRET": "1"}),
+            *submit_array(5, 3, program=program_of(JobContent(script=long), "")),
+            submit(8, user="eve"),
+            *(CancelJob(JobId(number)) for number in (1, 3)),
+        ]
+        store.persist(term.epoch, 1, writes, 10.0)
+        of_jobs = store.contents(map(JobId, range(1, 9)))
+    before = {name: rows_of(url, name) for name in APART}
+    assert all(before.values())
+    take_back_0022(url)
+    take_back_0021(url)
+    assert migrate(url) == ("0020", schema.VERSION)
+    assert {name: rows_of(url, name) for name in APART} == before
+    with Store.open(url) as store:
+        assert store.contents(map(JobId, range(1, 9))) == of_jobs
 
 
 def kept_of(url: str, user: str) -> int:
@@ -143,7 +192,7 @@ def test_what_jobs_had_received_is_counted_from_their_runs(url: str) -> None:
 @pytest.mark.parametrize(
     ("other", "hint"),
     [
-        ("0020", " and converts 0021 or later; docs/database.md says what brings it to 0021"),
+        ("0019", " and converts 0020 or later; docs/database.md says what brings it to 0020"),
         ("9999", ""),
     ],
 )
