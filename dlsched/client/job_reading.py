@@ -117,7 +117,7 @@ def listed(columns: Mapping[str, Column], count: int) -> ListedJobs:
 
 def queue_page_of(page: Any) -> tuple[ListedJobs, Summary]:
     """Return the lines of one `QueuePage` and its summary, which only the last page has."""
-    views = [*page.jobs, *(each.first for each in page.folded)]  # the jobs of an older daemon
+    views = [*page.jobs, *(each.first for each in page.folded)]  # `jobs`: asked for without columns
     said = [{field.name: value for field, value in view.ListFields()} for view in views]
     lines = listed(spread(by_field(said)), len(said))
     if page.folded:

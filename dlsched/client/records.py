@@ -146,9 +146,9 @@ class Node(Record):
     devices: tuple[Gpu, ...] = ()
 
     def shown_ids(self, jobs: tuple[int, ...]) -> list[str]:
-        """Some of its jobs as users write them; an older daemon says no names."""
-        names = dict(zip(self.jobs, self.job_names, strict=False))
-        return [names.get(job, str(job)) for job in jobs]
+        """Some of its jobs as users write them."""
+        names = dict(zip(self.jobs, self.job_names, strict=True))
+        return [names[job] for job in jobs]
 
 
 class Point(Record):

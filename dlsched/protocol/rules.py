@@ -42,9 +42,9 @@ def has_the_records(node: Node, sync: Sync) -> bool:
     """Whether a sync is from an agent with the records of the one that registered its node last.
 
     An agent with an empty folder, an older copy of it or that of another machine does not know the
-    name of that agent's start. Agents of earlier versions give no names and are believed.
+    name of that agent's start.
     """
-    return not node.start or not sync.starts or node.start in sync.starts
+    return not node.start or node.start in sync.starts
 
 
 def is_same_machine(node: Node, inventory: Inventory) -> bool:

@@ -113,7 +113,6 @@ RULES: dict[str, Rule] = {
     "/dlsched.v1.Agent/Attach": DAEMON,
     "/dlsched.v1.Agent/Forward": DAEMON,
     "/dlsched.v1.Agent/DeleteCheckpoints": DAEMON,
-    "/dlsched.v1.Agent/StartRanks": PEER,
     "/dlsched.v1.Agent/HoldRanks": PEER,
     "/dlsched.v1.Agent/SignalRanks": PEER,
     "/grpc.health.v1.Health/Check": ANYONE,

@@ -19,7 +19,6 @@ BYTES: dict[str, int] = {
     "Leader/Sync": 16 * MIB,
     "Leader/Describe": MIB,
     "Runs/Report": MIB,
-    "Agent/StartRanks": 16 * MIB,
     "Agent/HoldRanks": 16 * MIB,
     "Agent/DeleteCheckpoints": 4 * MIB,
     "Control/Attach": 16 * KIB,  # each message of the call, as for the next three

@@ -130,6 +130,13 @@ def test_an_agent_with_other_records_waits_until_the_registered_one_is_silent() 
     assert late.refused
 
 
+def test_an_agent_that_names_no_start_of_its_own_is_not_that_of_a_known_node() -> None:
+    daemon, key = begun()
+    reply = daemon.hear(sync(4, incarnation=m.Incarnation(2), held=held(key)))
+    assert reply is not None
+    assert "which may be alive" in reply.refused
+
+
 def test_a_new_leader_waits_as_long_before_it_takes_an_agent_with_other_records() -> None:
     daemon, key = begun()
     daemon.now = SILENT

@@ -259,7 +259,7 @@ def _columns(kind: str) -> list[Column[Tenant]]:
         return f"{each.gpu_hours_now:.1f}" if each.HasField("gpu_hours_now") else "-"
 
     def gpus(each: Tenant) -> str:
-        return f"{each.gpu_parts_now or each.gpus_now:g}"  # an older daemon counts whole ones
+        return f"{each.gpu_parts_now:g}"
 
     used = [Column("gpu_hours_now", "HOURS USED", "", hours, right=True)]
     return [

@@ -220,8 +220,6 @@ async def _pass_on(
 def _told(error: grpc.aio.AioRpcError, node: NodeName) -> Exception:
     """What the client gets to know of an agent's error."""
     code, text = error.code(), error.details() or ""
-    if code is grpc.StatusCode.UNIMPLEMENTED:
-        return NotPossible(f"node {node}: its agent is older and has no shells")
     if code not in _AWAY:
         return NotPossible(text or f"node {node}: {code.value[1]}")
     return Unavailable(text if text.startswith("node ") else f"node {node} does not answer")

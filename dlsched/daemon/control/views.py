@@ -275,7 +275,7 @@ def base_views(
                 signal=row.exit.signal,
                 steps=list(map(to_wire, row.exit.steps)),
             )
-            if row.exit.peak_memory_bytes:  # older agents do not measure
+            if row.exit.peak_memory_bytes:  # 0: it was not measured, as on a lost node
                 views.put(place, **{name: getattr(row.exit, name) for name in _USED})
         if views["dependencies"][place]:
             views.put(place, dependencies=list(map(_dependency, views["dependencies"][place])))

@@ -185,8 +185,6 @@ def read_bodies(
 def _body_of(row: Row, waits: Sequence[Row]) -> JobBody:
     """A body of its rows."""
     asked = json.loads(row["content"])
-    if "share" in asked:  # what the field was called at first
-        asked["gpu_share"] = asked.pop("share")
     asked |= {
         "program": sys.intern(row["program"]),
         "seal": sys.intern(row["seal"]),

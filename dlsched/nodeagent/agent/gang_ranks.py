@@ -5,9 +5,6 @@ its keeper. What the two keepers send each other outlives both agents: they numb
 until it has arrived, and the caller's keeper asks for another stream when one has broken. Agents
 keep nothing. Output moves only as fast as the caller takes it, and input only as fast as the ranks
 take it: the keepers count what is on its way.
-
-Keepers of the version before have one stream for a call; closing it ends the ranks. A `_Window`
-counts their output.
 """
 
 from __future__ import annotations
@@ -24,12 +21,9 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from grpc import StatusCode, aio
 
 from dlsched.core.errors import DlschedError
-from dlsched.job.messages import EVERY_RANK
 from dlsched.nodeagent.agent.keepers.all_keepers import Keepers, Message
 from dlsched.nodeagent.agent.other_agents import OtherAgents
 from dlsched.nodeagent.agent.tasks import AgentTasks
-from dlsched.nodeagent.ranks.local_ranks import WINDOW
-from dlsched.nodeagent.ranks.ranks_elsewhere import STOPPED
 from dlsched.protocol.messages import DesiredRun, NodeName, RunId
 from dlsched.rpc.call_failures import answer
 from dlsched.rpc.conversion import to_wire
@@ -42,40 +36,16 @@ _Signal = tuple[RunId, int, str, int]  # to the ranks of a call on a node
 _TOO_MUCH = (StatusCode.RESOURCE_EXHAUSTED, StatusCode.DEADLINE_EXCEEDED)
 
 
-class _Window:
-    """How much output of one node is on its way to the caller."""
-
-    def __init__(self) -> None:
-        self._bytes = 0
-        self._room = asyncio.Event()
-        self._room.set()
-
-    def add(self, count: int) -> None:
-        self._bytes += count
-        if self._bytes >= WINDOW:
-            self._room.clear()
-
-    def take(self, count: int) -> None:
-        self._bytes -= count
-        if self._bytes < WINDOW:
-            self._room.set()
-
-    async def room(self) -> None:
-        await self._room.wait()
-
-
 @dataclass(eq=False, slots=True)
 class _Stream:
     """One call's ranks on another node."""
 
-    attempt: int  # 0: the keeper is of the version before
+    attempt: int  # counts the streams for these ranks, from 1
     left: set[int]  # ranks whose end has not come over it
     ends: bool  # the ranks are to end
-    window: _Window = field(default_factory=_Window)
     # to be sent; None: nothing more is
     later: asyncio.Queue[node_pb2.RanksRequest | None] = field(default_factory=asyncio.Queue)
     task: asyncio.Task[None] | None = None
-    is_only: bool = False  # one side is of the version before: there is no other stream
     outlived: bool = False  # the ranks outlive the stream
     is_over: bool = False  # the caller has all
     is_replaced: bool = False  # the keeper has asked for another one
@@ -89,10 +59,7 @@ class _Stream:
     def end(self) -> None:
         """Have the ranks ended."""
         self.ends = True
-        if self.is_only:
-            self.cancel()
-        else:
-            self.later.put_nowait(node_pb2.RanksRequest(stop=True))
+        self.later.put_nowait(node_pb2.RanksRequest(stop=True))
 
     def take(self, event: node_pb2.RankEvent) -> None:
         """Note what an event says of the stream.
@@ -121,8 +88,8 @@ class _Stream:
         if why:
             return {"refused": why}
         if broke:
-            return {"refused": f"{STOPPED} ({broke})"} if self.is_only else {"broke": broke}
-        return {"ended": True} if self.attempt and (self.ends or not self.outlived) else {}
+            return {"broke": broke}
+        return {"ended": True} if self.ends or not self.outlived else {}
 
     def cancel(self) -> None:
         """Close the stream."""
@@ -161,7 +128,6 @@ class GangRanks:
             "ranks_input": self._send_input,
             "ranks_signal": self._signal,
             "ranks_end": self._end,
-            "ranks_stop": self._stop_everywhere,
             "rank_event": self._take_event,
         }
         for name in take.keys() & message.keys():
@@ -177,19 +143,16 @@ class GangRanks:
             older.is_replaced = True
             older.cancel()
         left = {int(each["rank"]) for each in request["ranks"]}
-        attempt, ends = int(request.get("attempt", 0)), bool(request.get("stop"))
-        stream = self._streams[key] = _Stream(attempt, left, ends)
+        stream = self._streams[key] = _Stream(int(request["attempt"]), left, bool(request["stop"]))
         stream.task = self.tasks.of_job(self._keep_stream(run_id, request, stream))
 
     def _tell_taken(self, run_id: RunId, taken: Message) -> None:
         stream = self._stream(run_id, taken)
-        if stream is not None and "number" in taken:
+        if stream is not None:
             stream.later.put_nowait(node_pb2.RanksRequest(taken=int(taken["number"])))
             if taken["last"]:
                 stream.is_over = True
                 stream.later.put_nowait(None)
-        elif stream is not None:
-            stream.window.take(int(taken["bytes"]))
 
     def _send_input(self, run_id: RunId, given: Message) -> None:
         stream = self._stream(run_id, given)
@@ -203,25 +166,18 @@ class GangRanks:
         if stream is not None:
             stream.end()
 
-    def _stop_everywhere(self, run_id: RunId, call: int) -> None:
-        """End a call's ranks on all nodes, for a keeper of the version before."""
-        for key, stream in list(self._streams.items()):
-            if key[:2] == (run_id, int(call)):
-                stream.cancel()
-
     def _signal(self, run_id: RunId, request: Message) -> None:
-        for key in list(self._streams):
-            is_meant = request.get("node", key[2]) == key[2]  # without: on all nodes
-            if key[:2] == (run_id, int(request["call"])) and is_meant:
-                signal = (*key, int(request["number"]))
-                if signal not in self._signals:  # as a process has each signal once at most
-                    self._signals.add(signal)
-                    task = self.tasks.of_job(self._signal_elsewhere(run_id, key[2], request))
-                    task.add_done_callback(partial(self._signalled, signal))
+        node = str(request["node"])
+        signal = (run_id, int(request["call"]), node, int(request["number"]))
+        # a process has each signal waiting once at most
+        if signal[:3] in self._streams and signal not in self._signals:
+            self._signals.add(signal)
+            task = self.tasks.of_job(self._signal_elsewhere(run_id, node, request))
+            task.add_done_callback(partial(self._signalled, signal))
 
     def _take_event(self, run_id: RunId, event: Message) -> None:
         served = self._served.get((run_id, int(event["call"])))
-        if served is not None and event.get("attempt", served.attempt) == served.attempt:
+        if served is not None and event["attempt"] == served.attempt:
             served.events.put_nowait(event)
 
     async def _keep_stream(self, run_id: RunId, request: Message, stream: _Stream) -> None:
@@ -235,7 +191,7 @@ class GangRanks:
             if not stream.has_all and not stream.ends:
                 broke = "its ranks were lost"
         except asyncio.CancelledError:
-            why = "" if stream.attempt else "ended with the others"
+            pass
         except aio.AioRpcError as error:
             said = " ".join((error.details() or error.code().name.lower()).split())
             is_broken = error.code() in _BROKEN or (
@@ -264,30 +220,9 @@ class GangRanks:
         """
         message = self._ranks_request(run_id, request)
         stub = self.other_agents.stub(NodeName(str(request["node"])), str(request["address"]))
-        if stream.attempt:
-            try:
-                async for event in stub.HoldRanks(stream.requests(message)):
-                    stream.take(event)
-                    yield event
-                return
-            except aio.AioRpcError as error:
-                if error.code() is not StatusCode.UNIMPLEMENTED:
-                    raise
-            if stream.ends:
-                return
-            if stream.attempt > 1:
-                raise DlschedError(f"{STOPPED} (it is of an older version)")
-            if _reads(message):
-                raise DlschedError(
-                    "its agent is of an older version, which passes no input on (--input=none)"
-                )
-        stream.is_only = True
-        async for event in stub.StartRanks(message):
+        async for event in stub.HoldRanks(stream.requests(message)):
             stream.take(event)
             yield event
-            if event.data:
-                stream.window.add(len(event.data))
-                await stream.window.room()
 
     def _ranks_request(self, run_id: RunId, request: Message) -> node_pb2.RanksRequest:
         desired = self.running(run_id)
@@ -326,14 +261,13 @@ class GangRanks:
         return ""
 
     async def serve(
-        self, request: node_pb2.RanksRequest, later: AsyncIterator[node_pb2.RanksRequest] | None
+        self, request: node_pb2.RanksRequest, later: AsyncIterator[node_pb2.RanksRequest]
     ) -> AsyncIterator[node_pb2.RankEvent]:
         """Have our keeper start ranks, or go on with them; give what they write and how they end.
 
         Args:
             request: the ranks.
-            later: further requests, with what they read and what the caller has taken; None: the
-                caller's agent is of the version before.
+            later: further requests, with what they read and what the caller has taken.
         """
         run_id, call, attempt = RunId(request.key.run_id), int(request.call), int(request.attempt)
         if request.stop:
@@ -341,23 +275,21 @@ class GangRanks:
             return
         served = _Served(attempt)
         newest = self._served.get((run_id, call))
-        if newest is not None and 0 < attempt <= newest.attempt:
+        if newest is not None and attempt <= newest.attempt:
             yield node_pb2.RankEvent(refused="there is a later stream")
             return
         self._served[run_id, call] = served
         left = {each.rank for each in request.ranks}
         outlived = False  # by the ranks
-        reading: asyncio.Task[None] | None = None
         message = MessageToDict(
             request, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
         )
         order = "resume_ranks" if attempt > 1 else "start_ranks"
+        reading = self.tasks.of_job(self._take_later(run_id, call, later, served))
         try:
             if not self.keepers.send(run_id, {order: message}):
                 yield node_pb2.RankEvent(refused=_KEEPER_GONE)
                 return
-            if later is not None:
-                reading = self.tasks.of_job(self._take_later(run_id, call, later, served))
             while left or outlived:
                 event = await self._next_event(run_id, served)
                 if event is None:
@@ -368,21 +300,12 @@ class GangRanks:
                     return
                 outlived = outlived or found.started
                 left -= {found.rank} if found.exited else set()
-                self._note_passed_on(run_id, call, found)
         finally:
-            if reading is not None:
-                reading.cancel()
+            reading.cancel()
             if self._served.get((run_id, call)) is served:
                 del self._served[run_id, call]
-            if left or outlived:  # a keeper of the version before ends them
-                known = {"attempt": attempt} if attempt else {}
-                self.keepers.send(run_id, {"stop_ranks": call, **known})
-
-    def _note_passed_on(self, run_id: RunId, call: int, event: node_pb2.RankEvent) -> None:
-        """Tell the keeper that an output is on its way, which the caller itself does not say."""
-        if event.data and not event.number:
-            taken = {"call": call, "bytes": len(event.data)}
-            self.keepers.send(run_id, {"ranks_taken": taken})
+            if left or outlived:
+                self.keepers.send(run_id, {"stop_ranks": call, "attempt": attempt})
 
     async def _take_later(
         self,
@@ -413,14 +336,6 @@ class GangRanks:
             except TimeoutError:
                 if not self.keepers.has(run_id):
                     return {"refused": _KEEPER_GONE}
-
-
-def _reads(request: node_pb2.RanksRequest) -> bool:
-    """Whether a rank of a request reads a file, or the input of its caller."""
-    readers = (EVERY_RANK, *(place.rank for place in request.ranks))
-    return bool(request.input_file) or (
-        request.HasField("input_to") and request.input_to in readers
-    )
 
 
 def _for_keeper(event: node_pb2.RankEvent) -> Message:

@@ -74,23 +74,16 @@ class AgentService(node_pb2_grpc.AgentServicer):
             return None
         return node_pb2.DeleteCheckpointsReply(gone=gone)
 
-    def StartRanks(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
-        """Start ranks of a `dlsched run` from a caller on the run's first node."""
-        return self._ranks(request, None, context)
-
     async def HoldRanks(self, requests: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
-        """Start ranks that outlive the call, or go on with them."""
-        async for event in self._ranks(await anext(requests), requests, context):
-            yield event
+        """Start ranks of a `dlsched run` from a caller on the run's first node, or go on with them.
 
-    async def _ranks(
-        self, request: Any, later: AsyncIterator[Any] | None, context: Any
-    ) -> AsyncIterator[Any]:
-        ranks = self._driver.ranks
+        They outlive the call.
+        """
+        request, ranks = await anext(requests), self._driver.ranks
         why = ranks.refusal(request.asker, RunId(request.key.run_id))
         if why:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, why)
-        async for event in ranks.serve(request, later):
+        async for event in ranks.serve(request, requests):
             yield event
 
     async def SignalRanks(self, request: Any, context: Any) -> Any:  # noqa: N802

@@ -285,7 +285,7 @@ class Call:
         if "refused" in event:
             self._give_up(elsewhere, str(event["refused"]))
         elif "broke" in event:
-            self._give_up(elsewhere, elsewhere.broke(clock.boottime(), str(event["broke"])))
+            elsewhere.broke(clock.boottime(), str(event["broke"]))
         elif "ended" in event:
             elsewhere.finish()
         elif "started" in event:
@@ -386,9 +386,8 @@ class Call:
                 return
             self._outgoing.popleft()
             elsewhere = self._elsewhere.get(node)
-            if elsewhere is not None and event:
-                elsewhere.taken(event, size)
-            elif elsewhere is not None and size:
-                elsewhere.taken_without_number(size)
+            if elsewhere is not None:
+                if event:
+                    elsewhere.taken(event, size)
             elif size:
                 self.ranks.taken(size)

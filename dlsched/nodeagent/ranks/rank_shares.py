@@ -30,8 +30,7 @@ class RankShare:
 
     Attributes:
         ranks: the processes.
-        attempt: of the caller's keeper to have a stream here, the newest; 0: of an earlier version,
-            which opens no second one.
+        attempt: number of the newest stream that the caller's keeper has opened, from 1.
         until: when the ranks end unless there is a stream again; None while there is one.
         has_stopped: whether the ranks were told to end, and nothing they write is passed on.
     """
@@ -76,8 +75,7 @@ class RankShare:
             self._keeper.send_to_agent({"rank_event": known | event})
 
     def _tell_of_stream(self) -> None:
-        if self.attempt:
-            self._tell({"started": True, "input_taken": self.ranks.input.received})
+        self._tell({"started": True, "input_taken": self.ranks.input.received})
 
     def _written(self, rank: int, stream: int, data: bytes) -> None:
         text = base64.b64encode(data).decode()
@@ -90,10 +88,9 @@ class RankShare:
         """Tell what must not be lost, and keep it until it is taken."""
         if self.has_stopped:
             return
-        if self.attempt:
-            self._last += 1
-            event |= {"number": self._last}
-            self._kept.append((self._last, size, event))
+        self._last += 1
+        event |= {"number": self._last}
+        self._kept.append((self._last, size, event))
         self._tell(event)
 
     # -- streams -------------------------------------------------------------------------------
@@ -116,11 +113,7 @@ class RankShare:
 
     def lose(self, attempt: int, now: float) -> None:
         """Wait for another stream than this one, which has broken."""
-        if attempt != self.attempt or self.has_stopped:
-            return
-        if not attempt:
-            self.stop()
-        elif self.until is None:
+        if attempt == self.attempt and not self.has_stopped and self.until is None:
             self.until = now + self._keeper.spec.timing.away_s
 
     def stop(self) -> None:
@@ -176,7 +169,7 @@ class RankShares:
         """Take a message about ranks here."""
         if "start_ranks" in message:
             self._start(message["start_ranks"])
-        elif "resume_ranks" in message:  # an earlier version knows it not, and starts none again
+        elif "resume_ranks" in message:  # over a later stream
             self._start(message["resume_ranks"])
         elif "stop_ranks" in message:
             self._stop(int(message["stop_ranks"]), message.get("attempt"))
@@ -193,10 +186,8 @@ class RankShares:
         elif "ranks_taken" in message:
             taken = message["ranks_taken"]
             share = self._shares.get(int(taken["call"]))
-            if share is not None and "number" in taken:
+            if share is not None:
                 share.taken(int(taken["number"]))
-            elif share is not None:
-                share.ranks.taken(int(taken["bytes"]))
 
     def _stop(self, call: int, attempt: object) -> None:
         """End a call's ranks; with an attempt, only its stream has broken."""
@@ -210,7 +201,7 @@ class RankShares:
             self._past.append(call)  # its start may come late
 
     def _start(self, request: dict[str, Any]) -> None:
-        call, attempt = int(request["call"]), int(request.get("attempt", 0))
+        call, attempt = int(request["call"]), int(request["attempt"])
         known = self._shares.get(call)
         has_ended = call in self._past if known is None else known.has_stopped
         why = ""

@@ -15,7 +15,6 @@ from dlsched.nodeagent.ranks.shared_input import KeptBytes
 
 AGAIN_S = 0.25  # between a stream that broke and the next
 MOST_SIGNALS = 64  # that wait for the next stream
-STOPPED = "its ranks end, because its agent has stopped or been restarted"
 Send = Callable[[dict[str, object]], bool]
 
 
@@ -45,7 +44,6 @@ class RanksElsewhere:
         self.received = 0
         self.over = False
         self._attempt = 0
-        self._outlive: bool | None = None  # whether the ranks outlive a stream, once it is known
         self.is_open = False
         self._taken = 0  # bytes, since the other keeper was told
         self._ends = False
@@ -77,18 +75,15 @@ class RanksElsewhere:
         if not self.over:
             self.open(now)
 
-    def broke(self, now: float, why: str) -> str:
-        """The stream has broken; return why the ranks are lost, or nothing while they may not be.
+    def broke(self, now: float, why: str) -> None:
+        """The stream has broken; the ranks are not lost yet.
 
         Args:
             now: in seconds since the boot.
             why: as the agent has found it.
         """
-        if self._outlive is False:
-            return f"{STOPPED} ({why})"
         self._lose(now, "its agent", why)
         self._again_at = now + AGAIN_S
-        return ""
 
     def _lose(self, now: float, whose: str, why: str) -> None:
         self.is_open, self._again_at = False, None
@@ -98,7 +93,7 @@ class RanksElsewhere:
 
     def opened(self) -> bool:
         """The other keeper has the stream; return whether an earlier one was lost."""
-        self._until, self._outlive = None, True
+        self._until = None
         was_open = self.is_open
         self._open_for_signals()
         return not was_open
@@ -138,8 +133,6 @@ class RanksElsewhere:
             if number != self.received + 1:
                 return False
             self.received = number
-        elif self._outlive is None and "started" not in event and "broke" not in event:
-            self._outlive = False
         return True
 
     def taken(self, number: int, size: int) -> None:
@@ -154,10 +147,6 @@ class RanksElsewhere:
             self._tell("ranks_received", number=number, last=last)
         if last:
             self.finish()
-
-    def taken_without_number(self, size: int) -> None:
-        """Say that the caller has taken so many bytes, to an earlier version."""
-        self._tell("ranks_received", bytes=size)
 
     # -- to the ranks --------------------------------------------------------------------------
 

@@ -118,7 +118,7 @@ class SyncTurn(Turn):
                 return False  # a message of an earlier process
             if sync.boot_id == node.boot_id or node.status is not NodeStatus.UP:
                 return True
-        elif last is not None and sync.starts[-1] in last.starts:
+        elif last is not None and _start(sync) in last.starts:
             return False  # likewise
         heard = max(self.state.window_from, last.at if last is not None else self.state.window_from)
         timing = self.state.timing
@@ -204,7 +204,7 @@ class SyncTurn(Turn):
                 boot_id=sync.boot_id,
                 incarnation=sync.incarnation,
                 inventory=sync.inventory,
-                start=sync.starts[-1] if sync.starts else "",
+                start=_start(sync),
             )
         )
         if not self.state.reserved.nodes[sync.node].witnesses:
@@ -511,10 +511,14 @@ class SyncTurn(Turn):
 
 def _is_agent_of(node: Node, sync: m.Sync) -> bool:
     """Whether a sync is from the agent that registered a node, which is up."""
-    start = sync.starts[-1] if sync.starts else ""
     return node.status is NodeStatus.UP and (node.boot_id, node.incarnation, node.start) == (
-        sync.boot_id, sync.incarnation, start
+        sync.boot_id, sync.incarnation, _start(sync)
     )  # fmt: skip
+
+
+def _start(sync: m.Sync) -> str:
+    """The name of the start of the agent that a sync is from; empty: it gives none."""
+    return sync.starts[-1] if sync.starts else ""
 
 
 def _newest(sets: tuple[tuple[m.NodeName, ...], ...]) -> tuple[m.NodeName, ...]:

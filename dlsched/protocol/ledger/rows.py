@@ -263,7 +263,7 @@ class Node:
     why: str = ""
     gpus: tuple[m.GpuId, ...] = ()
     quarantined: tuple[m.GpuId, ...] = ()
-    start: str = ""  # random name of the registered agent's start; empty: an earlier version
+    start: str = ""  # random name of the registered agent's start
     machine: str = ""  # names its hardware; empty: nothing names it
     can_fence: bool = False  # killing a keeper kills its whole job: true of all runs on it
     witnesses: tuple[tuple[m.NodeName, ...], ...] = ()  # sets of which it may have one; newest last

@@ -177,11 +177,6 @@ class AgentStub:
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalRequest.SerializeToString,
                 response_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalReply.FromString,
                 _registered_method=True)
-        self.StartRanks = channel.unary_stream(
-                '/dlsched.v1.Agent/StartRanks',
-                request_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksRequest.SerializeToString,
-                response_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RankEvent.FromString,
-                _registered_method=True)
         self.HoldRanks = channel.stream_stream(
                 '/dlsched.v1.Agent/HoldRanks',
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksRequest.SerializeToString,
@@ -241,17 +236,10 @@ class AgentServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def StartRanks(self, request, context):
-        """Starts ranks of a `dlsched run` for another member's agent; they end with the call.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def HoldRanks(self, request_iterator, context):
-        """The same, but the ranks outlive the call: the next one, with a higher `attempt`, goes on with
-        them. Further requests have input for ranks that read, or say what the caller has taken. An
-        agent of the version before lacks the method, so no rank is started there without its input.
+        """Starts ranks of a `dlsched run` for another member's agent. They outlive the call: the next
+        one, with a higher `attempt`, goes on with them. Further requests have input for ranks that
+        read, or say what the caller has taken. (`StartRanks` was a method; it is not used again.)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -307,11 +295,6 @@ def add_AgentServicer_to_server(servicer, server):
                     servicer.SendSignal,
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalRequest.FromString,
                     response_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalReply.SerializeToString,
-            ),
-            'StartRanks': grpc.unary_stream_rpc_method_handler(
-                    servicer.StartRanks,
-                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksRequest.FromString,
-                    response_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RankEvent.SerializeToString,
             ),
             'HoldRanks': grpc.stream_stream_rpc_method_handler(
                     servicer.HoldRanks,
@@ -448,33 +431,6 @@ class Agent:
             '/dlsched.v1.Agent/SendSignal',
             dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalRequest.SerializeToString,
             dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalReply.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def StartRanks(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_stream(
-            request,
-            target,
-            '/dlsched.v1.Agent/StartRanks',
-            dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksRequest.SerializeToString,
-            dlsched_dot_rpc_dot_v1_dot_node__pb2.RankEvent.FromString,
             options,
             channel_credentials,
             insecure,

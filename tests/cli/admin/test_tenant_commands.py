@@ -72,7 +72,7 @@ def test_tenants_are_listed_with_what_they_use(dlsched, control):
     control.answers["Tenants"] = pb.TenantsReply(
         tenants=[
             pb.Tenant(
-                quota=quota, source="operator", set_by="root", set_at=1795242340.0, gpus_now=3,
+                quota=quota, source="operator", set_by="root", set_at=1795242340.0, gpu_parts_now=3,
                 jobs_now=7, gpu_hours_now=12.5,
             )
         ]

@@ -205,7 +205,11 @@ def test_logs_of_an_element(dlsched, control, job_view):
 def test_drain_lists_the_jobs_that_still_run_on_the_node(dlsched, control):
     control.answers["SetNodes"] = pb.ActReply(done=["n2"])
     control.answers["Nodes"] = pb.NodesReply(
-        nodes=[pb.NodeView(name="n2", state="draining", jobs=[11151, 11152])]
+        nodes=[
+            pb.NodeView(
+                name="n2", state="draining", jobs=[11151, 11152], job_names=["11151", "11152"]
+            )
+        ]
     )
     done = dlsched("drain", "n[2-3]", "--reason", "bad NVLink on gpu3")
     assert done == (0, "n2: still held by 2 jobs: 11151, 11152\ndraining 1 node\n", "")

@@ -182,7 +182,7 @@ def test_nodes(dlsched, control, local_is_utc):
     control.answers["Nodes"] = pb.NodesReply(
         nodes=[
             pb.NodeView(name="n1", state="mixed", gpu_type="v100", gpus=8, busy_gpus=4, cpus=16,
-                        memory_bytes=200 << 30, jobs=[7]),
+                        memory_bytes=200 << 30, jobs=[7], job_names=["7"]),
             pb.NodeView(name="n2", state="drained*", gpu_type="v100", gpus=8, why="bad NVLink",
                         why_actor="root", why_at=1795242344.0,
                         devices=[pb.GpuView(index=3, type="v100", state="quarantined",
@@ -215,7 +215,7 @@ def test_usage(dlsched, control):
     control.answers["Usage"] = pb.UsageReply(
         usage=[
             pb.UsageView(name="vision", gpu_s=3600),
-            pb.UsageView(name="nlp", gpu_s=10800, gpus_now=4, entitlement=16, pending=2),
+            pb.UsageView(name="nlp", gpu_s=10800, gpu_parts_now=4, entitlement=16, pending=2),
         ]
     )
     assert dlsched("usage").out == (

@@ -204,9 +204,7 @@ class Node:
                 cast(Any, SimpleNamespace(send=send, has=lambda _run_id: True)),
                 cast(
                     Any,
-                    SimpleNamespace(
-                        stub=lambda node, *_: self._cluster.stub(self._cluster.nodes[node])
-                    ),
+                    SimpleNamespace(stub=lambda node, *_: Stub(self._cluster.nodes[node])),
                 ),
                 lambda _run_id: self.spec.desired,
             )
@@ -232,17 +230,12 @@ class Stub:
     async def HoldRanks(  # noqa: N802  # the proto's name
         self, requests: AsyncIterator[node_pb2.RanksRequest]
     ) -> AsyncIterator[node_pb2.RankEvent]:
-        async for event in self._served(await anext(requests), requests):
-            yield event
-
-    async def _served(
-        self, first: node_pb2.RanksRequest, later: AsyncIterator[node_pb2.RanksRequest] | None
-    ) -> AsyncIterator[node_pb2.RankEvent]:
+        first = await anext(requests)
         agent, died = self._node.agent, self._node.died
         if agent is None:
             raise broken()
         assert not agent.refusal(first.asker, KEY.run_id)
-        serving = agent.serve(node_pb2.RanksRequest.FromString(first.SerializeToString()), later)
+        serving = agent.serve(node_pb2.RanksRequest.FromString(first.SerializeToString()), requests)
         death = asyncio.ensure_future(died.wait())
         try:
             while True:
@@ -268,34 +261,15 @@ class Stub:
         return node_pb2.SignalReply()
 
 
-class EarlierStub(Stub):
-    """An agent, with its keeper, of the version before: it knows no field of this one."""
-
-    async def HoldRanks(  # noqa: N802
-        self, requests: AsyncIterator[node_pb2.RanksRequest]
-    ) -> AsyncIterator[node_pb2.RankEvent]:
-        await anext(requests)
-        raise broken(StatusCode.UNIMPLEMENTED)
-        yield
-
-    async def StartRanks(  # noqa: N802
-        self, request: node_pb2.RanksRequest
-    ) -> AsyncIterator[node_pb2.RankEvent]:
-        for field in ("attempt", "received", "input_to"):
-            request.ClearField(field)
-        async for event in self._served(request, None):
-            yield event
-
-
-def broken(code: StatusCode = StatusCode.UNAVAILABLE) -> aio.AioRpcError:
-    return aio.AioRpcError(code, aio.Metadata(), aio.Metadata(), details="no connection")
+def broken() -> aio.AioRpcError:
+    where = aio.Metadata(), aio.Metadata()
+    return aio.AioRpcError(StatusCode.UNAVAILABLE, *where, details="no connection")
 
 
 class Cluster:
     """Two nodes, and one call of two ranks that both read its input."""
 
-    def __init__(self, stub: type[Stub] = Stub) -> None:
-        self.stub = stub
+    def __init__(self) -> None:
         self.nodes = {name: Node(name, self) for name in ("n1", "n2")}
         self.first, self.second = self.nodes.values()
         self.caller = Caller()
@@ -383,9 +357,9 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "boottime", lambda: CLOCK.now)
 
 
-def play(story: Callable[[Cluster], Coroutine[Any, Any, None]], stub: type[Stub] = Stub) -> None:
+def play(story: Callable[[Cluster], Coroutine[Any, Any, None]]) -> None:
     async def whole() -> None:
-        cluster = Cluster(stub)
+        cluster = Cluster()
         try:
             await story(cluster)
         finally:
@@ -555,8 +529,7 @@ def test_ranks_elsewhere_end_as_soon_as_an_agent_is_back(gone: str) -> None:
     play(story)
 
 
-@pytest.mark.parametrize("stub", [Stub, EarlierStub])
-def test_ranks_elsewhere_end_whenever_their_caller_goes(stub: type[Stub]) -> None:
+def test_ranks_elsewhere_end_whenever_their_caller_goes() -> None:
     """However far the start has come."""
 
     async def story(cluster: Cluster, turns: int) -> None:
@@ -571,7 +544,7 @@ def test_ranks_elsewhere_end_whenever_their_caller_goes(stub: type[Stub]) -> Non
         assert not cluster.first.calls._calls
 
     for turns in range(40):
-        play(lambda cluster, turns=turns: story(cluster, turns), stub)
+        play(lambda cluster, turns=turns: story(cluster, turns))
 
 
 def test_input_that_is_taken_while_agents_are_away_makes_room_for_more() -> None:
@@ -628,7 +601,7 @@ def test_no_request_starts_a_rank_again() -> None:
                 yield request
                 await asyncio.Event().wait()
 
-            stub = cluster.stub(cluster.second)
+            stub = Stub(cluster.second)
             return [event.refused async for event in stub.HoldRanks(requests())]
 
         assert await again(1) == ["there is a later stream"]
@@ -639,57 +612,3 @@ def test_no_request_starts_a_rank_again() -> None:
         assert cluster.caller.codes == {0: 3, 1: 4}
 
     play(story)
-
-
-@pytest.mark.parametrize("away", ["n1", "n2"])
-def test_with_an_agent_of_the_version_before_a_call_ends_as_it_did(away: str) -> None:
-    async def story(cluster: Cluster) -> None:
-        cluster.start(input_to=None)
-        await cluster.turn()
-        _, (_, rank) = cluster.ranks
-        rank.write(b"line")
-        await cluster.turn()
-        cluster.take(100)
-        await cluster.turn()
-        assert cluster.caller.output == {1: b"line"}
-        cluster.nodes[away].kill()
-        await cluster.turn()
-        (share,) = cluster.second.calls._shares._shares.values()
-        assert share.has_stopped
-        if away == "n1":
-            cluster.first.start()
-        CLOCK.pass_by(1)
-        await cluster.turn()
-        cluster.take(100)
-        assert b"node n2: its ranks end, because its agent has stopped" in cluster.caller.said
-        assert cluster.caller.codes == {1: 1}
-
-    play(story, EarlierStub)
-
-
-def test_with_an_agent_of_the_version_before_a_call_comes_to_its_end() -> None:
-    async def story(cluster: Cluster) -> None:
-        cluster.start(input_to=None)
-        await cluster.turn()
-        for _ in range(5):
-            cluster.ranks[1][1].write(bytes(60_000))
-            await cluster.turn()
-        await cluster.end()
-        assert cluster.caller.output == {1: bytes(300_000)}
-        assert cluster.caller.codes == {0: 3, 1: 4}
-        await cluster.turn()
-        assert not cluster.first.calls._calls
-        assert not cluster.second.calls._shares._shares
-
-    play(story, EarlierStub)
-
-
-def test_no_rank_starts_without_its_input_on_a_node_of_the_version_before() -> None:
-    async def story(cluster: Cluster) -> None:
-        cluster.start()
-        await cluster.turn()
-        cluster.take(100)
-        assert b"n2: its agent is of an older version, which passes no input" in cluster.caller.said
-        assert (len(cluster.second.ranks), cluster.caller.codes) == (0, {1: 1})
-
-    play(story, EarlierStub)

@@ -109,13 +109,7 @@ def _columns(found: list[Usage], *, by_user: bool) -> list[Column[Usage]]:
         Column("name", title, "name", lambda each: each.name or "-", least=8),
         Column("gpu_hours", "GPU-HOURS", "", lambda each: f"{each.gpu_s / 3600:.2f}", right=True),
         Column("share", "SHARE", "", share, right=True),
-        Column(
-            "now",
-            "GPUS NOW",
-            "",
-            lambda each: f"{each.gpu_parts_now or each.gpus_now:g}",
-            right=True,
-        ),
+        Column("now", "GPUS NOW", "", lambda each: f"{each.gpu_parts_now:g}", right=True),
         Column("entitled", "ENTITLED", "", entitled, right=True),
         Column("pending", "PENDING", "", lambda each: str(each.pending), right=True),
     ]
