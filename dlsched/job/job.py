@@ -145,7 +145,7 @@ class Job:
         """Note that a training step is done; every rank calls it after every step.
 
         Args:
-            loss: of this step.
+            loss: of this step; a tensor is kept without what its gradient needs.
             batch_s: seconds that it took; else the time since the last call.
             metrics: further numbers to be shown, by name; `samples` is the number of samples of
                 this step on all ranks, from which samples a second are counted.
@@ -161,11 +161,12 @@ class Job:
             raise SystemExit(PREEMPTED)
         now = time.monotonic()
         self.steps += 1
-        self.checkpoint.loss = loss
+        self._values.take({"loss": loss, **metrics})
+        self.checkpoint.loss = self._values.newest["loss"]
         worked_s = now - self._last_step if batch_s is None else batch_s
         self._count(worked_s + self._paused_s)
         self._take_messages()
-        self._report(now, loss, metrics)
+        self._report(now)
         if self.signs.show_twice() and self.rank == 0:
             print(f"dlsched.job: {TWICE}", file=sys.stderr)
         agreement = self._agree()
@@ -416,7 +417,7 @@ class Job:
         self._batches.append(batch_s)
         self._mean_step_s += (batch_s - self._mean_step_s) / min(self.steps - self._first, 20)
 
-    def _report(self, now: float, loss: float | None, metrics: dict[str, float]) -> None:
+    def _report(self, now: float) -> None:
         if self.steps == self._first + 1:
             saves = self.checkpoint.is_active
             self._link.send(
@@ -426,7 +427,6 @@ class Job:
             if self.is_scheduled and not saves and self.rank == 0:
                 why = NO_FOLDER if self.checkpoint.states.names else NO_STATE
                 print(f"dlsched.job: {why}: {BEGINS_ANEW}", file=sys.stderr)
-        self._values.take({"loss": loss, **metrics})
         is_rung = self.runtime.is_rung(self.steps)
         if is_rung or now - self._reported_at >= REPORT_S:
             self._reported_at = now

@@ -25,6 +25,7 @@ SECRET = "ValueError: /data/secret\x1b[31m"
     [
         ("n1: exit 3: ValueError", "n1: exit 3"),
         ("retry: exit 1: x", "retry: exit 1"),
+        ("rank 3 on n2: exit 1: ValueError", "rank 3 on n2: exit 1"),
         ("late: n1: signal 9: x (y)", "late: n1: signal 9"),
         ("NodeFail(n1: not-started cannot open output /a)", "NodeFail(n1: not-started)"),
         ("n2: keeper-lost x", "n2: keeper-lost"),
@@ -41,6 +42,7 @@ def test_words_are_left_out_after_how_it_ended(text: str, kept: str) -> None:
     [
         ("exit 127", "n1: exit 127: sh: 1: x: not found", "exit 127: sh: 1: x: not found"),
         ("n1: exit 3", "n1: exit 3: a\x1b[1mb", "n1: exit 3: a [1mb"),
+        ("rank 0 on n1: exit 3", "rank 0 on n1: exit 3", "rank 0 on n1: exit 3"),
         ("signal 9", "n1: OutOfMemoryError", "signal 9: n1: OutOfMemoryError"),
         ("exit 3", "n1: exit 3", "exit 3"),
         ("exit 126: cannot open output /a", "n1: exit 126: x", "exit 126: cannot open output /a"),

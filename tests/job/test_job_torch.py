@@ -41,6 +41,28 @@ def stop(gang: list[Any], ranks: Any) -> int:
 
 
 @pytest.mark.slow
+def test_a_loss_with_a_gradient_keeps_nothing_of_its_step(ranks: Any, tmp_path: Path) -> None:
+    program = """
+import sys, warnings, weakref
+import torch
+from dlsched.job import attach
+
+warnings.simplefilter("error")  # float() of a tensor with a gradient warns
+weight = torch.nn.Parameter(torch.ones(3))
+with attach(folder=sys.argv[1], every_s=None) as job:
+    job.checkpoint.register("w", save=lambda file: file.write(b"w"), load=lambda file: file.read())
+    hidden = weight * 2
+    loss, inside = (hidden**2).mean(), weakref.ref(hidden)
+    job.step(loss=loss, error=loss)
+    del hidden, loss
+    print(inside() is None)
+    job.save()
+"""
+    code, out, err = ranks.end(ranks.start(program, str(tmp_path / "ckpt")))
+    assert (code, out, err) == (0, ["True"], "")
+
+
+@pytest.mark.slow
 def test_a_gang_that_is_stopped_and_goes_on_has_the_losses_of_one_that_is_not(
     ranks: Any, free_port: int, tmp_path: Path
 ) -> None:

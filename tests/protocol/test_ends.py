@@ -179,14 +179,17 @@ def test_a_gang_that_failed_names_the_node_that_failed_first_and_its_words() -> 
     first = replace(late, node=m.NodeName("n2"), code=7, ran_s=7.4, detail=words)
     cause, why, record = gang(late, first)
     assert (cause, record.node if record else "") == (Cause.FAILED, "n2")
-    assert why.startswith("n2: exit 7: rank 3: ValueError: [31m bad shard xxx")
+    assert why.startswith("rank 3 on n2: exit 7: ValueError: [31m bad shard xxx")
     assert why.endswith("x…")
     assert len(why) < 330
     for left in ({"code": 143}, {"code": 0, "signal": 15}):  # while the other ranks were ended
         early = replace(late, ran_s=7.0, **left)
         assert gang(early, first)[1] == why
     stopped = replace(first, stop=m.StopReason.PEER, reason=m.ExitReason.OUT_OF_MEMORY)
-    assert gang(stopped, late)[1].startswith("n1: exit 1: rank 0: RuntimeError")
+    assert gang(stopped, late)[1].startswith("rank 0 on n1: exit 1: RuntimeError")
+    assert gang(replace(early, code=0, signal=0), replace(first, detail="rank 3"))[1] == (
+        "rank 3 on n2: exit 7"
+    )
 
 
 def test_the_first_node_alone_decides_on_a_batch_job() -> None:

@@ -317,9 +317,9 @@ def _run_line(run: Run) -> str:
     if run.run_s is not None:
         parts.append(duration_text(run.run_s))
     if run.ended_at is not None:
-        failed = run.exit_code or run.exit_signal
-        code = f" {run.exit_code or 0}:{run.exit_signal or 0}" if failed else ""
-        parts.append(f"{run.end or 'ended'}{code}")
+        end, code, number = run.end or "ended", run.exit_code or 0, run.exit_signal or 0
+        is_said = (f"signal {number}" if number else f"exit {code}") in end
+        parts.append(f"{end} {code}:{number}" if (code or number) and not is_said else end)
     if run.last_step is not None:
         parts.append(f"step {run.last_step}")
     return ", ".join(parts)

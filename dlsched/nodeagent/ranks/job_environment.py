@@ -98,6 +98,8 @@ def build_environment(
         slurm_commands.put_on_path(values, spec.run_dir)
     values.setdefault("SHELL", launch.shell)
     values.setdefault("PYTHONUNBUFFERED", "1")  # else what a killed program has printed is lost
+    # else torchrun kills its ranks 30 s after it has passed TERM on to them
+    values.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", f"{spec.desired.grace_s:.0f}")
     values.update(HOME=values.get("HOME", launch.home), USER=launch.user, LOGNAME=launch.user)
     values.update(_own(spec, rank, control_socket, master_port))
     if slurm:

@@ -31,6 +31,7 @@ BY_ITSELF = frozenset({m.ExitReason.EXITED, m.ExitReason.SIGNALLED})
 _REASONS = "|".join(reason.value for reason in m.ExitReason)
 _HOW_IT_ENDED = re.compile(rf"\b(?:exit \d+|signal \d+|{_REASONS})\b")
 _ONLY_A_CODE = re.compile(r"\b(?:exit|signal) \d+\Z")
+_RANK = re.compile(r"(rank \d+)(?:: |\Z)")  # which one failed, as its node says it first
 _LONGEST = 300  # characters of what a node says
 SETTLED_S = 86_400.0  # a run that has executed for longer begins the count of GPU faults anew
 GPU_UNHEALTHY = "unhealthy "  # the start of a member's `presumed` when its GPU has failed
@@ -336,10 +337,13 @@ def _lost_its_gpu(member: Member) -> bool:
 
 
 def in_words(record: m.ExitRecord) -> str:
-    """How a node's part ended, in one line, with what the node said of it and, in a gang, where."""
-    where = f"{record.node}: " if len(record.nodes) > 1 else ""
+    """Say how a node's part ended, in one line: which rank, where in a gang, and what was said."""
     said = _one_line(record.detail) if record.reason is not m.ExitReason.KEEPER_LOST else ""
-    return f"{where}{how_it_ended(record)}{': ' if said else ''}{said}"
+    rank = _RANK.match(said)
+    said = said[rank.end() :] if rank else said
+    on = record.node if len(record.nodes) > 1 else ""
+    where = f"{rank[1]} on {on}" if rank and on else rank[1] if rank else on
+    return ": ".join(part for part in (where, how_it_ended(record), said) if part)
 
 
 def without_words(text: str) -> str:

@@ -73,9 +73,12 @@ def test_the_first_rank_that_fails_is_named_and_the_others_end_soon(
     node = nodes(cluster, job)[1]
     assert f"rank 3 on {node}: ValueError: shard 17 is truncated (failing_program.py:" in line
     if what == "fail":  # no other rank can fail before it
-        words = f"{node}: exit 1: rank 3: ValueError: shard 17 is truncated"
+        words = f"rank 3 on {node}: exit 1: ValueError: shard 17 is truncated"
         assert shown["reason"].startswith(words)
         assert f"FAILED ({words}" in text
+        run = next(line for line in text.splitlines() if line.startswith("  1: "))
+        assert f", failed: {words}" in run
+        assert not run.endswith(" 1:0")  # which it says already
     assert not cluster.remaining(str(PROGRAM))
 
 

@@ -141,3 +141,22 @@ def test_what_the_ranks_of_a_launcher_are_told(
     names = [name for name in wanted if name != "processes"]
     script = command.format(program=PROGRAM, python=sys.executable)
     assert told(pair, script, names, gpus="2", launch="batch") == wanted
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="PyTorch is not installed")
+@pytest.mark.parametrize(("chosen", "found"), [("", "45"), ("7", "7")])
+def test_torchrun_waits_for_its_ranks_as_long_as_the_grace_unless_the_user_says_otherwise(
+    pair: LocalCluster, monkeypatch: pytest.MonkeyPatch, chosen: str, found: str
+) -> None:
+    name = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
+    monkeypatch.delenv(name, raising=False)
+    if chosen:
+        monkeypatch.setenv(name, chosen)
+    out = pair.folder / f"waits{chosen}.out"
+    program = (
+        "from torch.distributed.launcher.api import LaunchConfig; "
+        "print(LaunchConfig(min_nodes=1, max_nodes=1, nproc_per_node=1).shutdown_timeout)"
+    )
+    job = pair.submit(f"{sys.executable} -c '{program}'", gpus="1", grace="45", output=str(out))
+    pair.until(job, "COMPLETED")
+    assert out.read_text().split() == [found]
