@@ -7,6 +7,7 @@ import resource
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import TypedDict, Unpack
 from weakref import proxy
 
 import numpy as np
@@ -65,29 +66,12 @@ from simulate.traces.trace import Trace
 from simulate.world import World
 
 
-def replay(
-    trace: Trace,
-    cluster: Cluster,
-    settings: RunSettings,
-    *,
-    events: Sequence[ClusterEvent] = (),
-    performance: PerformanceModel | None = None,
-    throughputs: ThroughputTable | None = None,
-    patterns: BatchPatterns | None = None,
-    pairs: ColocationTable | None = None,
-    applications: Mapping[str, Application] | None = None,
-    host: HostTables | None = None,
-    services: Sequence[Service] = (),
-    on_progress: Callable[[int], None] | None = None,
-) -> ReplayResult:
-    """Replay a trace.
+class ReplayInputs(TypedDict, total=False):
+    """What a replay may have besides a trace, a cluster and settings.
 
-    Args:
-        trace: the jobs.
-        cluster: every node that is ever in service.
-        settings: parts, options, semantics, costs.
+    Attributes:
         events: cluster events; a node whose first event is a join starts out of service.
-        performance: how fast jobs really run; plain durations when None.
+        performance: how fast jobs really run; plain durations without it.
         throughputs: a table that says it by model, GPU type and partner; work is then steps.
         patterns: how the batch sizes of trainings grow with their gradient noise.
         pairs: speeds of pairs of workloads on the same GPUs, relative to each one alone.
@@ -95,29 +79,48 @@ def replay(
             of its own.
         host: profiles of how fast models run with more or fewer processors and memory.
         services: whose replicas lend GPUs to the jobs.
+    """
+
+    events: Sequence[ClusterEvent]
+    performance: PerformanceModel | None
+    throughputs: ThroughputTable | None
+    patterns: BatchPatterns | None
+    pairs: ColocationTable | None
+    applications: Mapping[str, Application] | None
+    host: HostTables | None
+    services: Sequence[Service]
+
+
+def replay(
+    trace: Trace,
+    cluster: Cluster,
+    settings: RunSettings,
+    *,
+    on_progress: Callable[[int], None] | None = None,
+    **inputs: Unpack[ReplayInputs],
+) -> ReplayResult:
+    """Replay a trace.
+
+    Args:
+        trace: the jobs.
+        cluster: every node that is ever in service.
+        settings: parts, options, semantics, costs.
         on_progress: called now and then with the number of jobs that have ended.
+        inputs: see `ReplayInputs`.
 
     Raises:
         BadInput: settings that cannot run on this trace and cluster; raised before the start.
         PolicyFailed: a part failed on the way.
     """
     cpu, wall = time.process_time(), time.perf_counter()
-    known = partial(
-        prepare,
-        performance=performance,
-        throughputs=throughputs,
-        patterns=patterns,
-        pairs=pairs,
-        applications=applications,
-        host=host,
-        services=services,
-    )
     stage = _first_stage(settings, cluster)
-    if stage is not None and services:
+    if stage is not None and inputs.get("services"):
         raise BadInput(f"{settings.policy} profiles jobs first, and services take no part in that")
     if stage is None:
-        engine = known(trace, cluster, settings, events=events)
+        engine = prepare(trace, cluster, settings, **inputs)
     else:
+        events = inputs.pop("events", ())
+        known = partial(prepare, **inputs)
         engine = prepare_in_two(trace, cluster, settings, stage, known, events)
     engine.on_progress = on_progress
     stopped = engine.run()
@@ -155,7 +158,7 @@ def prepare(
         trace: the jobs.
         cluster: every node that is ever in service.
         settings: parts, options, semantics, costs.
-        events: cluster events.
+        events: this and the next seven: see `ReplayInputs`.
         performance: how fast jobs really run.
         throughputs: a table that says it.
         patterns: how the batch sizes of trainings grow.

@@ -72,13 +72,7 @@ class LaneProgress(LazyProgress):
             working = tuple(each for each in others if self._works(each))
             where = setting.occupancy.held[row]
             rate = setting.performance.rate(row, where, table, setting.occupancy, working)
-        if rate == table.rate[row]:
-            return
-        self.enter_work(row, now)
-        table.rate[row] = rate
-        self.forget_end(row)
-        if rate > 0:
-            self.expect_end(row, now)
+        self.go_on_at(rate, row, now)
 
     def _works(self, row: int) -> bool:
         turns = self._turns.get(self._lane[row]) if row in self._lane else None

@@ -99,8 +99,11 @@ class Progress(ABC):
 
     def change_speed(self, row: int, now: float) -> None:
         """Other units share a running unit's GPUs from now on: it goes on faster or slower."""
+        self.go_on_at(self.setting.rate(row, self.setting.occupancy.held[row]), row, now)
+
+    def go_on_at(self, rate: float, row: int, now: float) -> None:
+        """A unit does so much work per second from now on."""
         table = self.setting.table
-        rate = self.setting.rate(row, self.setting.occupancy.held[row])
         if rate == table.rate[row]:
             return
         self.enter_work(row, now)

@@ -32,18 +32,8 @@ def check_runs(inputs: Inputs, runs: Sequence[Run]) -> None:
         settings = replace(run.settings, load=None, seed=0)
         if (run.trace, settings) not in checked:
             checked.add((run.trace, settings))
-            prepare(
-                inputs.traces[run.trace],
-                inputs.cluster,
-                settings,
-                events=inputs.events,
-                throughputs=inputs.throughputs,
-                patterns=inputs.patterns,
-                pairs=inputs.pairs,
-                applications=inputs.applications,
-                host=inputs.host,
-                services=inputs.services,
-            )
+            trace = inputs.traces[run.trace]
+            prepare(trace, inputs.cluster, settings, **inputs.of_a_replay)
 
 
 def check_fits(trace: Trace, cluster: Cluster, path: Path) -> None:

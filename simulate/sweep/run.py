@@ -18,7 +18,7 @@ from dlsched.core.speed.throughput_table import ThroughputTable
 from simulate.clusters.cluster_events import ClusterEvent
 from simulate.goodput.application import Application
 from simulate.profiles.batch_rules import BatchPatterns
-from simulate.replay import replay
+from simulate.replay import ReplayInputs, replay
 from simulate.results.tables import ReplayResult
 from simulate.services.description import Service
 from simulate.settings import RunSettings
@@ -38,6 +38,19 @@ class Inputs:
     applications: Mapping[str, Application] | None = None
     host: HostTables | None = None
     services: Sequence[Service] = ()
+
+    @property
+    def of_a_replay(self) -> ReplayInputs:
+        """All but trace and cluster, for `replay` and `prepare`."""
+        return {
+            "events": self.events,
+            "throughputs": self.throughputs,
+            "patterns": self.patterns,
+            "pairs": self.pairs,
+            "applications": self.applications,
+            "host": self.host,
+            "services": self.services,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,14 +98,8 @@ def execute(
             inputs.traces[run.trace],
             inputs.cluster,
             run.settings,
-            events=inputs.events,
-            throughputs=inputs.throughputs,
-            patterns=inputs.patterns,
-            pairs=inputs.pairs,
-            applications=inputs.applications,
-            host=inputs.host,
-            services=inputs.services,
             on_progress=on_progress,
+            **inputs.of_a_replay,
         )
     except DlschedError as error:
         return Failed(message=str(error), exit_code=error.exit_code, traceback=format_exc())

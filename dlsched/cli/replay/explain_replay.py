@@ -29,18 +29,7 @@ def replay_explained(call: ReplayCall, job: str) -> int:
         raise BadInput("--explain: one trace, policy, load and seed")
     inputs, settings = study.plan.inputs, study.plan.runs[0].settings
     trace = inputs.traces[0]
-    engine = prepare(
-        trace,
-        inputs.cluster,
-        settings,
-        events=inputs.events,
-        throughputs=inputs.throughputs,
-        patterns=inputs.patterns,
-        pairs=inputs.pairs,
-        applications=inputs.applications,
-        host=inputs.host,
-        services=inputs.services,
-    )
+    engine = prepare(trace, inputs.cluster, settings, **inputs.of_a_replay)
     told = explain(trace, job, engine)
     if call.summary_out == "-":
         known = {

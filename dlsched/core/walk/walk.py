@@ -266,10 +266,7 @@ class Walk:
             PolicyFailed: this world runs one job on a GPU, the row does not wait or may not use
                 these GPUs, or they are not its gang.
         """
-        if self.claims is not None:
-            self.claims.check_exact()
-        if not self.ctx.may_share:
-            raise PolicyFailed(f"it lets unit {row} share GPUs, which this cluster does not do")
+        self._check_sharing(f"lets unit {row} share GPUs")
         why = self.why_not_beside(row, holder)
         if why:
             raise PolicyFailed(f"it lets unit {row} share GPUs that {why}")
@@ -289,6 +286,13 @@ class Walk:
             self._launch(row, placement)
         return placement
 
+    def _check_sharing(self, what: str) -> None:
+        """Refuse what puts two jobs on a GPU where this world does not do that."""
+        if self.claims is not None:
+            self.claims.check_exact()
+        if not self.ctx.may_share:
+            raise PolicyFailed(f"it {what}, which this cluster does not do")
+
     def start_opportunistic(self, row: int, placement: Placement) -> None:
         """Let a waiting row use what the holders of exact GPUs leave; it counts for no quota.
 
@@ -296,12 +300,7 @@ class Walk:
             PolicyFailed: this world runs one job on a GPU, the row does not wait or may not use
                 these GPUs, or they are not its gang.
         """
-        if self.claims is not None:
-            self.claims.check_exact()
-        if not self.ctx.may_share:
-            raise PolicyFailed(
-                f"it runs unit {row} on GPUs of others, which this cluster does not do"
-            )
+        self._check_sharing(f"runs unit {row} on GPUs of others")
         self._check_may_use(row, placement)
         self._check_may_start(row, placement.gpus)
         self.occupancy.add_opportunistic(row, placement)
