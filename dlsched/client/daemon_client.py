@@ -233,6 +233,12 @@ class Client:
         reply = self._connection.ask("Show", request, repeatable=True)
         return [detail_of(each) for each in reply.jobs], max(reply.total, len(reply.jobs))
 
+    def scripts(self, chosen: messages.Filter) -> dict[int, bytes]:
+        """Return the scripts of at most 100 jobs, as far as the caller may see them."""
+        request = messages.ShowRequest(filter=chosen)
+        reply = self._connection.ask("Show", request, repeatable=True)
+        return {each.job.job: bytes(each.request.script) for each in reply.jobs}
+
     def history(
         self,
         chosen: messages.Filter | None = None,

@@ -172,7 +172,7 @@ class Tenants:
         """The account and the virtual cluster of a job, from the name that it gives.
 
         `wanted` is an account or a virtual cluster, empty for the user's default; an operator may
-        use any account.
+        use any account. On a site that has neither, any name is an account, as in Slurm.
 
         Raises:
             BadInput: neither has that name.
@@ -189,8 +189,10 @@ class Tenants:
                 raise NotAllowed(f"account {wanted}: {user} is no member of it")
         elif wanted in vcs:
             return mine.account, wanted
-        else:
+        elif accounts or vcs:
             raise not_known("vc", wanted, (*accounts, *vcs))
+        else:
+            return wanted, ""
         at, seen = account, set()
         while at in accounts and at not in seen:
             seen.add(at)

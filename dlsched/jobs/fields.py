@@ -576,6 +576,7 @@ FIELDS: tuple[Field, ...] = (
     ),
     _of_call("parsable", _flag("parsable", "--parsable", "Print the id alone.", slurm=True)),
     _row("submit_host", "text", shown=False, launch="submit_host"),
+    _row("script_path", "text", longest=4096, shown=False),  # of the submitted script
     _row("terminal", "text", longest=16, shown=False, launch="terminal"),
     _row("umask", "whole", least=0, most=0o777, shown=False, launch="umask"),
     _row("account", "text", csv="account", wire=""),

@@ -95,6 +95,7 @@ class JobFields:
     fixed_batch: bool = False
     in_place: bool = False
     submit_host: str = ""
+    script_path: str = ""
     terminal: str = ""
     umask: int | None = None
 

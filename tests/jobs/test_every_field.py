@@ -101,6 +101,7 @@ SAID: dict[str, tuple[str, object]] = {
     "dependencies": ("-d singleton", ["singleton"]),
     "extra": ("--set tokens=9", {"tokens": "9"}),
     "submit_host": ("", None),
+    "script_path": ("", None),  # of a script: tests/live/slurm/test_what_tools_read.py
     "terminal": ("", None),  # of the user: tests/live/slurm/test_interactive.py
     "umask": ("", 0o022),
     "max_nodes": ("-N 1-2 --gpus-per-node 1", 2),

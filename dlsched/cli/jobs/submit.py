@@ -215,7 +215,7 @@ def one_job(
         argv=tuple(words[1:]),
         script=script,
         name=os.path.basename(told),
-        path=told,
+        path=told if path != "-" else "",
         truncates=truncates,
     )
     return composed(layer, command, caller, told=told, ignore_unknown=ignore_unknown)

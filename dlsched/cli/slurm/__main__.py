@@ -60,9 +60,9 @@ def main(words: Sequence[str]) -> int:
 
 def _run(name: str, words: list[str]) -> int:
     if words[:1] in (["-V"], ["--version"]):
-        from dlsched import __version__  # noqa: PLC0415
+        from dlsched.cli.slurm.version import version_text  # noqa: PLC0415
 
-        print(f"dlsched {__version__}")
+        print(version_text())
         return 0
     if name == "srun" and os.environ.get("DLSCHED_CTL_SOCK"):
         from dlsched.job.srun import main as srun  # noqa: PLC0415  # the standard library only

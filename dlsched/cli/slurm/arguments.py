@@ -8,7 +8,7 @@ import pwd
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from dlsched.core.errors import BadInput
+from dlsched.core.errors import BadInput, shorten
 
 
 class Arguments(argparse.ArgumentParser):
@@ -32,6 +32,11 @@ class Arguments(argparse.ArgumentParser):
             self.add_argument(*words, action="store_true", help=help)
         else:
             self.add_argument(*words, action="append", help=help)
+
+    def as_json(self) -> None:
+        """Declare `--json`, which may name a version of Slurm's data parser: there is one here."""
+        told = "as JSON, in the shape of Slurm's data parser"
+        self.add_argument("--json", nargs="?", const="yes", metavar="VERSION", help=told)
 
     def read(self, words: Sequence[str]) -> Any:
         """Read the words.
@@ -69,3 +74,34 @@ def given_by(variable: str) -> list[str]:
 def own_name() -> str:
     """The name of the present user."""
     return pwd.getpwuid(os.getuid()).pw_name
+
+
+def between(option: str, values: Sequence[str] | None) -> range | None:
+    """The whole numbers that an option allows: `2`, `2-4`; None without it.
+
+    Raises:
+        BadInput: neither a number nor a range.
+    """
+    if not values:
+        return None
+    low, dash, high = values[-1].partition("-")
+    if not low.isdecimal() or (dash and not high.isdecimal()):
+        raise BadInput(f"{option}: {shorten(values[-1])!r} is not a number or a range (2, 2-4)")
+    return range(int(low), int(high or low) + 1)
+
+
+def seconds_between(values: Sequence[str] | None) -> float:
+    """The pause of `-i`; 0 without it.
+
+    Raises:
+        BadInput: not a number above 0.
+    """
+    if not values:
+        return 0.0
+    try:
+        found = float(values[-1])
+    except ValueError:
+        found = 0.0
+    if not found > 0:
+        raise BadInput(f"-i: {values[-1]!r} is not a number of seconds above 0")
+    return found

@@ -15,6 +15,8 @@ from dlsched.rpc.columns import Column, texts
 T = TypeVar("T")
 LEAST_NAME = 8  # letters of a job's name on a narrow terminal
 _LETTER = re.compile(r"%(\.?)(\d{0,4})([A-Za-z%])", re.ASCII)
+_FIELD = re.compile(r"([A-Za-z_-]+)(?::(\.?)(\d*)(.*))?", re.ASCII | re.DOTALL)
+USUAL_WIDTH = 20  # of a column of -O without one
 _WORD = re.compile(r"([A-Za-z_-]+)(?:[:%]([.-]?)(\d+)?\w*)?", re.ASCII)
 
 
@@ -67,9 +69,29 @@ def by_letters(text: str, known: Mapping[str, Cell[T]], option: str = "-o") -> l
     return [*parts, Part(between=rest)] if rest else parts
 
 
-def by_names(
-    text: str, known: Mapping[str, Cell[T]], option: str, *, usual: int = 0
-) -> list[Part[T]]:
+def by_fields(text: str, known: Mapping[str, Cell[T]], option: str = "-O") -> list[Part[T]]:
+    """Read names as of squeue and sinfo, `NAME[:[.][WIDTH][SUFFIX]]`: `JobID:.18 ,State:|`.
+
+    Without a width and a suffix, a column has 20 letters; with a suffix alone, as many as it needs.
+
+    Raises:
+        BadInput: a name that is not known.
+    """
+    by_word = {name.lower(): cell for name, cell in known.items()}
+    parts: list[Part[T]] = []
+    for word in filter(str.strip, text.split(",")):
+        match = _FIELD.fullmatch(word.lstrip())
+        if match is None or match[1].lower() not in by_word:
+            raise not_known(f"{option}:", word.strip(), known)
+        name, dot, digits, suffix = match.groups()
+        width = USUAL_WIDTH if digits is None else int(digits[:4] or 0)
+        parts.append(Part(cell=by_word[name.lower()], width=width, right=bool(dot)))
+        if suffix:
+            parts.append(Part(between=suffix))
+    return parts
+
+
+def by_names(text: str, known: Mapping[str, Cell[T]], option: str) -> list[Part[T]]:
     """Read names joined by commas, with or without widths: `JobID:20`, `State%10`.
 
     Raises:
@@ -81,7 +103,7 @@ def by_names(
         match = _WORD.fullmatch(word.strip())
         if match is None or match[1].lower() not in by_word:
             raise not_known(f"{option}:", word.strip(), known)
-        width = int(match[3] or usual)
+        width = int(match[3] or 0)
         if parts:
             parts.append(Part(between=" "))
         cell = by_word[match[1].lower()]

@@ -2,147 +2,28 @@
 
 from __future__ import annotations
 
-import math
+import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
 
-from dlsched.cli.jobs.job_columns import exit_text
 from dlsched.cli.jobs.job_filter import FilterOptions, job_filter
 from dlsched.cli.output.terminal import terminal
-from dlsched.cli.output.times import moment_or_ago
-from dlsched.cli.slurm.arguments import Arguments, given_by, joined, own_name
-from dlsched.cli.slurm.formats import Cell, by_names, lines, moment, of_each
+from dlsched.cli.slurm.arguments import Arguments, between, given_by, joined, own_name
+from dlsched.cli.slurm.formats import Cell, by_names, lines, of_each
+from dlsched.cli.slurm.moments import past_moment
+from dlsched.cli.slurm.people import gid_text, group_text
+from dlsched.cli.slurm.quantities import job_cpus, job_nodes
+from dlsched.cli.slurm.sacct_cells import CELLS, UNITS, cells_in
 from dlsched.cli.slurm.sacct_steps import Line, with_steps
 from dlsched.client.daemon_client import Client
 from dlsched.client.job_records import Job
-from dlsched.client.submission.memory import memory_text
-from dlsched.host_lists import fold
+from dlsched.client.submission.durations import duration
+from dlsched.core.errors import BadInput, shorten
 
 USUAL = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"
 BRIEF = "JobID,State,ExitCode"
-
-
-def _elapsed(job: Job) -> str:
-    minutes, seconds = divmod(int(job.run_s or 0), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    return (f"{days}-" if days else "") + f"{hours:02}:{minutes:02}:{seconds:02}"
-
-
-def _processor_time(job: Job) -> str:
-    """As Slurm writes it: `00:01.250`, from an hour on `01:02:03`."""
-    if job.cpu_s is None:
-        return ""
-    minutes, seconds = divmod(job.cpu_s, 60)
-    if minutes < 60:
-        return f"{int(minutes):02}:{seconds:06.3f}"
-    hours, minutes = divmod(int(minutes), 60)
-    days, hours = divmod(hours, 24)
-    return (f"{days}-" if days else "") + f"{hours:02}:{minutes:02}:{int(seconds):02}"
-
-
-def _held_processor_time(job: Job) -> str:
-    """Seconds times processors that it holds."""
-    return str(int(job.run_s or 0) * math.ceil(float(_cpus(job))))
-
-
-def _limit_minutes(job: Job) -> str:
-    return "UNLIMITED" if job.time_limit_s is None else str(int(job.time_limit_s // 60))
-
-
-def _peak_memory(line: Line) -> str:
-    """Of the run's largest process, on the line of its script or ranks, as with Slurm."""
-    peak = line.job.peak_memory_bytes
-    return f"{peak // 1024}K" if line.step and peak else ""
-
-
-def _folder(line: Line) -> str:
-    """Of the caller's own jobs, on the line of the job, as with Slurm."""
-    return "" if line.step else line.job.working_directory or ""
-
-
-def _limit(job: Job) -> str:
-    if job.time_limit_s is None:
-        return "UNLIMITED"
-    minutes, seconds = divmod(int(job.time_limit_s), 60)
-    days, rest = divmod(minutes, 1440)
-    return (f"{days}-" if days else "") + f"{rest // 60:02}:{rest % 60:02}:{seconds:02}"
-
-
-def _state(job: Job) -> str:
-    if job.state == "CANCELLED" and job.cancelled_by:
-        return f"CANCELLED by {job.cancelled_by}"
-    return {"STARTING": "RUNNING"}.get(job.state, job.state)
-
-
-def _cpus(job: Job) -> str:
-    return str(job.asked.get("cpus") or _nodes(job))  # one on each node, as Slurm counts
-
-
-def _nodes(job: Job) -> int:
-    return max(1, len(job.nodes) or len(job.gang))
-
-
-def _memory(job: Job) -> str:
-    size = job.asked.get("memory_bytes")
-    return memory_text(size) if isinstance(size, int) else ""
-
-
-def _tres(job: Job) -> str:
-    gpus = f",gres/gpu={job.gpus}" if job.gpus else ""
-    each = (job.gpus_by_type or "").split(",") if job.gpus else ()
-    pairs = [gpu.rpartition(":") for gpu in each if gpu]
-    types = [f",gres/gpu:{kind}={int(count) * _nodes(job)}" for kind, _, count in pairs]
-    size = job.asked.get("memory_bytes")  # on each node
-    memory = f",mem={memory_text(size * _nodes(job))}" if isinstance(size, int) else ""
-    return f"cpu={_cpus(job)}{gpus}{''.join(types)}{memory},node={_nodes(job)}"
-
-
-def _of_job(title: str, text: Callable[[Job], str]) -> Cell[Line]:
-    return Cell(title, lambda line: text(line.job))
-
-
-_OF_JOBS: dict[str, Cell[Job]] = {
-    "JobName": Cell("JobName", lambda job: job.name or ""),
-    "User": Cell("User", lambda job: job.user or ""),
-    "Partition": Cell("Partition", lambda job: job.partition or ""),
-    "Account": Cell("Account", lambda job: job.account or job.vc or ""),
-    "QOS": Cell("QOS", lambda job: job.priority_class or ""),
-    "AllocCPUS": Cell("AllocCPUS", _cpus),
-    "NCPUS": Cell("NCPUS", _cpus),
-    "ReqCPUS": Cell("ReqCPUS", _cpus),
-    "NNodes": Cell("NNodes", lambda job: str(_nodes(job))),
-    "AllocNodes": Cell("AllocNodes", lambda job: str(_nodes(job))),
-    "AllocTRES": Cell("AllocTRES", _tres),
-    "ReqTRES": Cell("ReqTRES", _tres),
-    "State": Cell("State", _state),
-    "ExitCode": Cell("ExitCode", lambda job: exit_text(job).replace("-", "0:0")),
-    "Elapsed": Cell("Elapsed", _elapsed),
-    "ElapsedRaw": Cell("ElapsedRaw", lambda job: str(int(job.run_s or 0))),
-    "TotalCPU": Cell("TotalCPU", _processor_time),
-    "CPUTimeRAW": Cell("CPUTimeRAW", _held_processor_time),
-    "Timelimit": Cell("Timelimit", _limit),
-    "TimelimitRaw": Cell("TimelimitRaw", _limit_minutes),
-    "Submit": Cell("Submit", lambda job: moment(job.submitted_at)),
-    "Eligible": Cell("Eligible", lambda job: moment(job.begin_at or job.submitted_at)),
-    "Start": Cell("Start", lambda job: moment(job.first_started_at)),
-    "End": Cell("End", lambda job: moment(job.ended_at)),
-    "NodeList": Cell("NodeList", lambda job: fold(job.nodes) or "None assigned"),
-    "Reason": Cell("Reason", lambda job: job.reason or "None"),
-    "Restarts": Cell("Restarts", lambda job: str(max(0, job.starts - 1))),
-    "Priority": Cell("Priority", lambda job: f"{job.priority or 0:g}"),
-    "ReqMem": Cell("ReqMem", _memory),
-    "Comment": Cell("Comment", lambda job: job.comment or ""),
-}
-CELLS: dict[str, Cell[Line]] = {
-    "JobID": Cell("JobID", lambda line: line.job.shown_id + line.suffix),
-    "JobIDRaw": Cell("JobIDRaw", lambda line: f"{line.job.job_id}{line.suffix}"),
-    **{name: _of_job(name, cell.text) for name, cell in _OF_JOBS.items()},
-}
-CELLS |= {
-    "MaxRSS": Cell("MaxRSS", _peak_memory),
-    "WorkDir": Cell("WorkDir", _folder),
-}
 
 
 def _parser() -> Arguments:
@@ -168,7 +49,20 @@ def _parser() -> Arguments:
     option("-P", "--parsable2", flag=True, help="cells are joined by |")
     option("--delimiter", help="in place of |")
     option("-l", "--long", flag=True, help="all that is known")
-    option("-D", "--duplicates", flag=True)
+    option("--units", help=f"memory in one of {' '.join(UNITS)}")
+    option("--noconvert", flag=True, help="memory in M, as it was asked for")
+    option("-g", "--gid", "--group", help="of users of these groups")
+    option("-i", "--nnodes", help="on so many nodes: 2, 2-4")
+    option("-I", "--ncpus", help="with so many processors: 2, 2-4")
+    option("-k", "--timelimit-min", help="with this time limit, or from it on")
+    option("-K", "--timelimit-max", help="with -k: up to this time limit")
+    option("-T", "--truncate", flag=True, help="no start before -S, no end after -E")
+    found.as_json()
+    for words in (("-D", "--duplicates"), ("--array",), ("-L", "--allclusters"), ("--local",)):
+        option(*words, flag=True)
+    for words in (("--federation",), ("--expand-patterns",), ("--use-local-uid",)):
+        option(*words, flag=True)
+    found.add_argument("--whole-hetjob", nargs="?", const="yes", help=argparse.SUPPRESS)
     return found
 
 
@@ -178,11 +72,12 @@ def sacct(words: Sequence[str]) -> int:
     if given.helpformat:
         print("\n".join(CELLS))
         return 0
+    cells = _cells(given)
     chosen = ",".join(given.format or given_by("SACCT_FORMAT"))
     names = BRIEF if given.brief else chosen or USUAL
     if given.long or names.upper() == "ALL":
-        names = ",".join(CELLS)
-    parts = by_names(names, CELLS, "--format")
+        names = ",".join(cells)
+    parts = by_names(names, cells, "--format")
     named = [word.partition(".") for word in joined(given.jobs)]  # `7`, `7.batch`, `7.0`
     jobs = [job for job, _, _ in named]
     users = joined(given.user)
@@ -200,18 +95,22 @@ def sacct(words: Sequence[str]) -> int:
         states=joined(given.state) or None,
         all_users=given.allusers,
     )
-    since = _when("-S", given.starttime)
+    since = past_moment("-S", given.starttime[-1]) if given.starttime else None
     if since is None and not given.jobs:
         since = time.mktime((*time.localtime()[:3], 0, 0, 0, 0, 0, -1))  # midnight
+    until = past_moment("-E", given.endtime[-1]) if given.endtime else None
     separator = (given.delimiter or ["|"])[-1] if given.parsable or given.parsable2 else None
     end = separator if given.parsable else ""
     with Client() as cluster:
-        until = _when("-E", given.endtime)
-        found = list(cluster.history(wanted, since=since, until=until, live_too=True))
-    classes = set(joined(given.qos))
-    if classes:
-        found = [job for job in found if job.priority_class in classes]
+        found = _chosen(cluster.history(wanted, since=since, until=until, live_too=True), given)
     found.sort(key=lambda job: job.job_id)
+    if given.truncate:
+        found = [_truncated(job, since, until) for job in found]
+    if given.json:
+        from dlsched.cli.slurm.shown.accounting_json import print_accounting  # noqa: PLC0415
+
+        print_accounting(found)
+        return 0
     rows = [Line(job) for job in found]
     if not given.allocations:
         rows = [line for job in found for line in with_steps(job)]
@@ -231,19 +130,47 @@ def sacct(words: Sequence[str]) -> int:
     return 0
 
 
-def _when(option: str, given: Sequence[str] | None) -> float | None:
-    if not given:
-        return None
-    text = given[-1].strip()
-    if text.lower().startswith("now-"):  # as Slurm: now-2hours, now-1day
-        text = _ago(text[4:])
-    elif text.lower() == "now":
-        return time.time()
-    return moment_or_ago(option, text)
+def _cells(given: Any) -> dict[str, Cell[Line]]:
+    if not given.units and not given.noconvert:
+        return CELLS
+    unit = given.units[-1].upper() if given.units else "M"
+    if unit not in [*UNITS]:
+        raise BadInput(f"--units: {shorten(unit)!r} is not one of {' '.join(UNITS)}")
+    return cells_in(unit)
 
 
-def _ago(text: str) -> str:
-    """`2hours` as `2h`; a bare number is seconds, as in Slurm."""
-    digits = text[: len(text) - len(text.lstrip("0123456789"))]
-    unit = text[len(digits) :].strip().lower()[:1] or "s"
-    return f"{digits}{unit}"
+def _truncated(job: Job, since: float | None, until: float | None) -> Job:
+    """The part of a job between two times, of which its own run time is not before or after."""
+    start, end = job.first_started_at, job.ended_at
+    if start is not None and since is not None and start < since:
+        start = since
+    if until is not None and start is not None and (end is None or end > until):
+        end = until
+    if (start, end) == (job.first_started_at, job.ended_at):
+        return job
+    run_s = job.run_s if start is None else max((end or time.time()) - start, 0.0)
+    return replace(job, first_started_at=start, ended_at=end, run_s=run_s)
+
+
+def _chosen(found: Iterable[Job], given: Any) -> list[Job]:
+    """The jobs that the options leave which the daemon's filter does not know."""
+    classes, groups = set(joined(given.qos)), set(joined(given.gid))
+    nodes, cpus = between("--nnodes", given.nnodes), between("--ncpus", given.ncpus)
+    least, most = given.timelimit_min, given.timelimit_max
+    if most and not least:
+        raise BadInput("--timelimit-max: needs --timelimit-min")
+    low = duration("--timelimit-min", least[-1]) if least else None
+    high = duration("--timelimit-max", most[-1]) if most else low
+    kept = []
+    for job in found:
+        own = {group_text(job.user), gid_text(job.user)} if groups else set()
+        limit = job.time_limit_s
+        if (
+            (not classes or job.priority_class in classes)
+            and (not groups or groups & own)
+            and (nodes is None or job_nodes(job) in nodes)
+            and (cpus is None or job_cpus(job) in cpus)
+            and (low is None or (limit is not None and low <= limit <= (high or low)))
+        ):
+            kept.append(job)
+    return kept

@@ -76,7 +76,7 @@ def _call(bare: Job, step: Step) -> Job:
         submitted_at=began,
         first_started_at=began,
         ended_at=None if began is None or step.running else began + ran_s,
-        asked={"cpus": step.cpus or step.tasks},
+        asked={"cpus": step.cpus or step.tasks, "ntasks": step.tasks},
         cpu_s=None if step.running else step.cpu_s,
         peak_memory_bytes=None if step.running else step.peak_memory_bytes,
     )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from dlsched.core.errors import BadInput, not_known, shorten
+from dlsched.core.errors import BadInput, DlschedError, not_known, shorten
+from dlsched.record import Record
+
+if TYPE_CHECKING:
+    from dlsched.client.records import Detail
 
 _ACTIONS = {
     "requeue": ("requeue",),
@@ -30,6 +34,9 @@ _FIELDS = {
     "Name": "name",
     "Comment": "comment",
     "StartTime": "begin",
+    "EligibleTime": "begin",
+    "Reservation": "reservation",
+    "ReservationName": "reservation",
     "Deadline": "deadline",
     "ExcNodeList": "exclude",
     "NodeList": "nodelist",
@@ -41,63 +48,140 @@ _FIELDS = {
 }
 _OF_A_JOB = {n.lower(): n for n in ("JobId", *_FIELDS, "ArrayTaskThrottle", "Dependency")}
 _OF_A_NODE = {name.lower(): name for name in ("NodeName", "State", "Reason")}
-_FLAGS = ("-o", "--oneliner", "-a", "--all", "-d", "-dd", "--details", "-Q", "--quiet")
-_USE = "show, requeue, requeuehold, hold, release, suspend, resume, update, create, delete, ping"
+_IGNORED = (
+    "-a",
+    "--all",
+    "-Q",
+    "--quiet",
+    "-v",
+    "--verbose",
+    "--local",
+    "--hide",
+    "-F",
+    "--future",
+)
+_ONE_LINE, _DETAILS = ("-o", "--oneliner"), ("-d", "-dd", "--details")
+_USE = (
+    "show, write, requeue, requeuehold, hold, release, suspend, resume, update, create, delete, "
+    "ping"
+)
+
+
+class _How(Record):
+    """How `show` tells: what comes before or after its words."""
+
+    one_line: bool = False
+    details: bool = False
+    json: bool = False
 
 
 def scontrol(words: Sequence[str]) -> int:
     """Run one command of scontrol."""
-    todo = [word for word in words if word not in _FLAGS]
-    one_line = len(todo) < len(words) and bool({"-o", "--oneliner"} & set(words))
+    flags = {word for word in words if word in (*_IGNORED, *_ONE_LINE, *_DETAILS)}
+    as_json = [word for word in words if word.partition("=")[0] == "--json"]
+    how = _How(
+        one_line=not flags.isdisjoint(_ONE_LINE),
+        details=not flags.isdisjoint(_DETAILS),
+        json=bool(as_json),
+    )
+    todo = [word for word in words if word not in flags and word not in as_json]
     if not todo:
         raise BadInput(f"give a command: {_USE}")
     if todo[0] in ("-h", "--help"):
-        print(f"usage: scontrol [-o] COMMAND …\n\nOne of: {_USE}.")
+        print(f"usage: scontrol [-o] [-d] [--json] COMMAND …\n\nOne of: {_USE}.")
         return 0
     verb, rest = todo[0].lower(), todo[1:]
     if verb == "show":
-        return _show(rest, one_line=one_line)
+        return _show(rest, how)
     if verb in _ACTIONS:
         return _act(verb, rest)
-    if verb == "update":
-        return _update(rest)
-    if verb in ("create", "delete"):
-        from dlsched.cli.slurm import reservations  # noqa: PLC0415
+    others = {
+        "write": _write,
+        "update": _update,
+        "create": _create,
+        "delete": _delete,
+        "ping": _ping,
+    }
+    if verb not in others:
+        raise not_known("command", verb, _USE.split(", "))
+    return others[verb](rest)
 
-        return reservations.create(rest) if verb == "create" else reservations.delete(rest)
-    if verb == "ping":
-        return _ping()
-    raise not_known("command", verb, _USE.split(", "))
+
+def _create(words: Sequence[str]) -> int:
+    from dlsched.cli.slurm.reservations import create  # noqa: PLC0415
+
+    return create(words)
+
+
+def _delete(words: Sequence[str]) -> int:
+    from dlsched.cli.slurm.reservations import delete  # noqa: PLC0415
+
+    return delete(words)
+
+
+def _write(words: Sequence[str]) -> int:
+    """`write batch_script JOB [FILE]`: into `slurm-JOB.sh`, or to standard output for `-`."""
+    if words[:1] != ["batch_script"] or not 2 <= len(words) <= 3:
+        raise BadInput("write: batch_script JOB [FILE], with - for standard output")
+    from dlsched.cli.jobs.job_filter import ids_of, job_filter  # noqa: PLC0415
+    from dlsched.client.daemon_client import Client  # noqa: PLC0415
+
+    job = words[1]
+    ids_of([job])
+    with Client() as cluster:
+        found = cluster.scripts(job_filter([job]))
+    script = next(iter(found.values()), b"")
+    if not script:
+        raise DlschedError(f"job {job}: it has no script that you may see")
+    path = words[2] if len(words) > 2 else f"slurm-{job}.sh"
+    if path == "-":
+        sys.stdout.buffer.write(script)
+        return 0
+    try:
+        with open(path, "wb") as file:
+            file.write(script)
+    except OSError as error:
+        raise BadInput(f"write: {path}: {error.strerror}") from None
+    print(f"batch script for job {job} written to {path}")
+    return 0
 
 
 # -- show ------------------------------------------------------------------------------------------
 
 
-def _show(words: Sequence[str], *, one_line: bool) -> int:
-    kinds: dict[str, Callable[[Sequence[str]], Iterator[str]]] = {
+def _show(words: Sequence[str], how: _How) -> int:
+    kinds: dict[str, Callable[[Sequence[str], _How], Iterator[str]]] = {
         "hostnames": _hostnames,
         "hostname": _hostnames,
         "hostlist": _hostlist,
+        "hostlistsorted": _hostlist,
         "job": _jobs,
         "jobs": _jobs,
         "jobid": _jobs,
+        "step": _steps,
+        "steps": _steps,
+        "stepid": _steps,
         "node": _nodes,
         "nodes": _nodes,
         "partition": _partitions,
         "partitions": _partitions,
         "reservation": _reservations,
         "reservations": _reservations,
+        "config": _config,
     }
     what, equals, value = words[0].partition("=") if words else ("", "", "")
     kind = what.lower()
     if kind not in kinds:
         raise not_known("show", what, kinds)
-    for text in kinds[kind]([*([value] if equals else []), *words[1:]]):  # as in job=7
-        print(" ".join(text.split()) if one_line and not kind.startswith("host") else text)
+    if how.json and kinds[kind] not in (_jobs, _nodes, _partitions):
+        raise BadInput(f"--json: not of {kind}; of jobs, nodes and partitions")
+    one_line = how.one_line and kinds[kind] not in (_hostnames, _hostlist, _config)
+    for text in kinds[kind]([*([value] if equals else []), *words[1:]], how):  # as in job=7
+        print(" ".join(text.split()) if one_line else text)
     return 0
 
 
-def _hostnames(words: Sequence[str]) -> Iterator[str]:
+def _hostnames(words: Sequence[str], how: _How) -> Iterator[str]:
     from dlsched.core.cluster.host_lists import expand  # noqa: PLC0415
 
     own = os.environ.get("SLURM_JOB_NODELIST") or os.environ.get("DLSCHED_NODELIST", "")
@@ -106,7 +190,7 @@ def _hostnames(words: Sequence[str]) -> Iterator[str]:
         yield from expand("show hostnames", text)
 
 
-def _hostlist(words: Sequence[str]) -> Iterator[str]:
+def _hostlist(words: Sequence[str], how: _How) -> Iterator[str]:
     from dlsched.host_lists import fold  # noqa: PLC0415
 
     names = [name for word in words for name in word.split(",") if name]
@@ -115,168 +199,95 @@ def _hostlist(words: Sequence[str]) -> Iterator[str]:
     yield fold(names)
 
 
-def _jobs(words: Sequence[str]) -> Iterator[str]:
+def _found(ids: Sequence[str]) -> list[Detail]:
+    """All that is known of the named jobs; of all that live where none is named."""
     from dlsched.cli.jobs.job_filter import job_filter  # noqa: PLC0415
     from dlsched.client.daemon_client import Client  # noqa: PLC0415
     from dlsched.client.job_records import Job  # noqa: PLC0415
 
     with Client() as cluster:
-        ids = [word.partition("=")[2] or word for word in words]
-        if not ids:
-            ids = [
-                row.shown_id if isinstance(row, Job) else str(row.first.job_id)
-                for row in cluster.queue(job_filter(all_users=True), unfold=True).rows()
-            ]
-        if not ids:
-            yield "No jobs in the system"
-            return
-        for detail in cluster.show(job_filter(ids)):
-            yield "\n".join(_job_lines(detail))
+        ids = ids or [
+            row.shown_id if isinstance(row, Job) else str(row.first.job_id)
+            for row in cluster.queue(job_filter(all_users=True), unfold=True).rows()
+        ]
+        return cluster.show(job_filter(ids)) if ids else []
 
 
-def _job_lines(detail: object) -> Iterator[str]:
-    from dlsched.cli.jobs.job_columns import exit_text  # noqa: PLC0415
-    from dlsched.cli.slurm.formats import moment  # noqa: PLC0415
-    from dlsched.cli.slurm.queue_cells import asked_features, asked_gres  # noqa: PLC0415
-    from dlsched.cli.slurm.sacct import CELLS  # noqa: PLC0415
-    from dlsched.cli.slurm.sacct_steps import Line  # noqa: PLC0415
-    from dlsched.client.records import Detail  # noqa: PLC0415
-    from dlsched.host_lists import fold  # noqa: PLC0415
+def _jobs(words: Sequence[str], how: _How) -> Iterator[str]:
+    found = _found([word.partition("=")[2] or word for word in words])
+    if how.json:
+        from dlsched.cli.slurm.shown.jobs_json import print_details  # noqa: PLC0415
 
-    assert isinstance(detail, Detail)
-    job = detail.job
-    asked = job.asked
-    array = ""
-    if job.array_job_id is not None:
-        array = f" ArrayJobId={job.array_job_id} ArrayTaskId={job.array_task_id}"
-    nodes = max(1, len(job.nodes) or len(job.gang))
-    reason = (job.reason or "None").partition(":")[0]
-    state = {"STARTING": "CONFIGURING"}.get(job.state, job.state)
-    tasks = asked.get("ntasks") or 1
-    features = asked_features(job.asked, job.gpu_types)
-    yield f"JobId={job.job_id}{array} JobName={job.name or ''}"
-    account = job.account or job.vc or ""
-    yield (
-        f"   UserId={_with_number(job.user)} Account={account} QOS={job.priority_class or ''}\n"
-        f"   Priority={job.priority or 0:g} Nice={-(job.priority or 0):g}"
-    )
-    yield (
-        f"   JobState={state} Reason={reason} Dependency={','.join(job.dependencies) or '(null)'}"
-    )
-    yield (
-        f"   Requeue={int(asked.get('requeue', True) is not False)} "
-        f"Restarts={max(0, job.starts - 1)} BatchFlag=1 "
-        f"ExitCode={exit_text(job).replace('-', '0:0')}"
-    )
-    line = Line(job)
-    yield (
-        f"   RunTime={CELLS['Elapsed'].text(line)} TimeLimit={CELLS['Timelimit'].text(line)}\n"
-        f"   SubmitTime={moment(job.submitted_at)} EligibleTime={CELLS['Eligible'].text(line)}"
-    )
-    start = job.started_at if job.started_at is not None else job.predicted_start_at
-    yield (
-        f"   StartTime={moment(start)} EndTime={moment(job.ended_at)} "
-        f"Deadline={moment(job.deadline_at, 'N/A')}"
-    )
-    yield f"   Partition={job.partition or '(null)'}"
-    yield f"   NodeList={fold(job.nodes) or '(null)'}"
-    if job.nodes:
-        yield f"   BatchHost={job.nodes[0]}"
-    yield (
-        f"   NumNodes={nodes} NumCPUs={asked.get('cpus') or 1} NumTasks={tasks} "
-        f"CPUs/Task={asked.get('cpus_per_task') or 1}"
-    )
-    yield f"   TRES={CELLS['AllocTRES'].text(line)} Features={features}"
-    memory = asked.get("memory_bytes")
-    if isinstance(memory, int):
-        yield f"   MinMemoryNode={memory >> 20}M"
-    only, without = (asked.get(name) for name in ("only_nodes", "not_nodes"))
-    yield f"   ReqNodeList={_hosts(only)} ExcNodeList={_hosts(without)}"
-    if detail.command or detail.has_script:
-        yield f"   Command={' '.join(detail.command) or detail.wrap or '(script)'}"
-    yield f"   WorkDir={detail.working_directory or ''}"
-    folder = detail.working_directory or ""
-    yield f"   StdErr={os.path.join(folder, detail.error or detail.output or '')}"
-    yield f"   StdOut={os.path.join(folder, detail.output or '')}"
-    if gres := asked_gres(job.gang, job.gpus, job.gpus_by_type):
-        yield f"   TresPerNode={gres}"
-    if job.comment:
-        yield f"   Comment={job.comment}"
-    yield ""
+        print_details(found)
+        return
+    from dlsched.cli.slurm.shown.job_text import job_lines  # noqa: PLC0415
+
+    if not found:
+        yield "No jobs in the system"
+    for detail in found:
+        yield "\n".join(job_lines(detail, details=how.details))
 
 
-def _with_number(user: str | None) -> str:
-    """As Slurm has it: `alice(1002)`; the name alone where this machine does not know it."""
-    import pwd  # noqa: PLC0415
+def _steps(words: Sequence[str], how: _How) -> Iterator[str]:
+    from dlsched.cli.slurm.shown.job_text import step_lines  # noqa: PLC0415
 
-    try:
-        return f"{user}({pwd.getpwnam(user or '').pw_uid})"
-    except KeyError:
-        return user or ""
-
-
-def _hosts(names: object) -> str:
-    from dlsched.host_lists import fold  # noqa: PLC0415
-
-    return fold(names) if isinstance(names, list | tuple) and names else "(null)"
+    named = [word.partition("=")[2] or word for word in words]
+    for detail in _found([word.partition(".")[0] for word in named]):
+        for lines in step_lines(detail.job):
+            step = lines[0].split()[0].removeprefix("StepId=")
+            if not named or step in named or step.partition(".")[0] in named:
+                yield "\n".join(lines)
 
 
-def _nodes(words: Sequence[str]) -> Iterator[str]:
-    from dlsched.cli.slurm.formats import moment  # noqa: PLC0415
-    from dlsched.cli.slurm.sinfo import features, gpus_by_type, gres, long_state  # noqa: PLC0415
+def _nodes(words: Sequence[str], how: _How) -> Iterator[str]:
     from dlsched.client.daemon_client import Client  # noqa: PLC0415
     from dlsched.core.cluster.host_lists import node_names  # noqa: PLC0415
 
     names = node_names("node", (word.partition("=")[2] or word for word in words))
     with Client() as cluster:
-        for node in cluster.nodes(names):
-            busy = ",".join(f"gpu:{kind}{len(used)}" for kind, _, used in gpus_by_type(node))
-            cpus, memory = node.cpus or 0, (node.memory_bytes or 0) >> 20
-            held, held_memory = math.ceil(node.cpus_held), node.memory_held_bytes >> 20
-            by = f"[{node.reason_by or 'Unknown'}@{moment(node.reason_at)}]"
-            why = f"   Reason={node.reason} {by}\n" if node.reason else ""
-            yield (
-                f"NodeName={node.name} NodeAddr={node.address or ''}"
-                f" Version={node.agent_version or ''}\n"
-                f"   CPUAlloc={held} CPUEfctv={cpus} CPUTot={cpus} CPULoad=N/A\n"
-                f"   AvailableFeatures={features(node)} ActiveFeatures={features(node)}\n"
-                f"   Gres={gres(node)} GresUsed={busy}\n"
-                f"   RealMemory={memory} AllocMem={held_memory} FreeMem=N/A\n"
-                f"   State={long_state(node).upper()} Partitions={','.join(node.partitions)}\n"
-                f"   CfgTRES=cpu={cpus},mem={memory}M,gres/gpu={node.gpus}\n"
-                f"   AllocTRES=cpu={held},mem={held_memory}M,gres/gpu={node.busy_gpus}\n{why}"
-            )
+        found = cluster.nodes(names)
+    if how.json:
+        from dlsched.cli.slurm.shown.nodes_json import print_nodes  # noqa: PLC0415
+
+        print_nodes(found)
+        return
+    from dlsched.cli.slurm.shown.node_text import node_text  # noqa: PLC0415
+
+    for node in found:
+        yield node_text(node, details=how.details)
 
 
-def _partitions(words: Sequence[str]) -> Iterator[str]:
+def _partitions(words: Sequence[str], how: _How) -> Iterator[str]:
     from dlsched.client.daemon_client import Client  # noqa: PLC0415
-    from dlsched.client.submission.durations import duration_text  # noqa: PLC0415
-    from dlsched.host_lists import fold  # noqa: PLC0415
 
     asked = {word.partition("=")[2] or word for word in words}
     with Client() as cluster:
         found = [each.partition for each in cluster.tenants("partition")]
-        nodes = cluster.nodes()  # those of a partition that names none
-    for each in found:
-        if asked and each.name not in asked:
-            continue
-        limit = duration_text(each.max_time_s) if each.HasField("max_time_s") else "UNLIMITED"
-        usual = duration_text(each.default_time_s) if each.HasField("default_time_s") else "NONE"
-        default = "YES" if each.is_default else "NO"
-        accounts, groups = ",".join(each.accounts) or "ALL", ",".join(each.groups) or "ALL"
-        yield (
-            f"PartitionName={each.name}\n   AllowGroups={groups} AllowAccounts={accounts}\n"
-            f"   Default={default} DefaultTime={usual} MaxTime={limit}\n"
-            f"   Nodes={each.nodes or fold([node.name for node in nodes])}\n   State=UP\n"
-        )
-    if not found and not asked:
-        yield "No partitions in the system"
+        nodes = cluster.nodes()
     unknown = asked - {each.name for each in found}
     if unknown:
         raise not_known("partition", min(unknown), [each.name for each in found])
+    if how.json:
+        from dlsched.cli.slurm.shown.nodes_json import print_partitions  # noqa: PLC0415
+
+        print_partitions([each for each in found if not asked or each.name in asked], nodes)
+        return
+    from dlsched.cli.slurm.shown.node_text import partition_texts  # noqa: PLC0415
+
+    yield from partition_texts(found, nodes, asked)
+    if not found:
+        yield "No partitions in the system"
 
 
-def _reservations(words: Sequence[str]) -> Iterator[str]:
+def _config(words: Sequence[str], how: _How) -> Iterator[str]:
+    from dlsched.cli.slurm.shown.site_text import config_lines  # noqa: PLC0415
+    from dlsched.client.daemon_client import Client  # noqa: PLC0415
+
+    with Client() as cluster:
+        yield "\n".join(config_lines(cluster.status()))
+
+
+def _reservations(words: Sequence[str], how: _How) -> Iterator[str]:
     from dlsched.cli.slurm.reservations import show  # noqa: PLC0415
 
     yield from show(words)
@@ -316,7 +327,8 @@ def _update(words: Sequence[str]) -> int:
         name, equals, value = word.partition("=")
         if not equals:
             raise BadInput(f"update: {shorten(word)!r} is not NAME=VALUE")
-        given[name.lower()], typed[name.lower()] = value, name
+        lower = {"job": "jobid", "node": "nodename"}.get(name.lower(), name.lower())
+        given[lower], typed[lower] = value, name
     known = _OF_A_NODE if "nodename" in given else _OF_A_JOB
     for lower, name in typed.items():
         if lower not in known:
@@ -397,7 +409,7 @@ def _update_nodes(names: Sequence[str], given: dict[str, str]) -> int:
         return _told(cluster.set_nodes(action, names, reason=reason.strip("\"'")).failed)
 
 
-def _ping() -> int:
+def _ping(words: Sequence[str]) -> int:
     from dlsched.client.daemon_client import Client  # noqa: PLC0415
 
     with Client() as cluster:

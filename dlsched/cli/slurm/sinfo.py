@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dlsched.cli.slurm.arguments import Arguments, given_by, joined
+from dlsched.cli.slurm.arguments import Arguments, given_by, joined, seconds_between
+from dlsched.cli.slurm.cluster import cluster_name
 from dlsched.cli.slurm.formats import (
     Cell,
     Part,
     all_of,
+    by_fields,
     by_letters,
-    by_names,
     lines,
     moment,
     of_each,
 )
+from dlsched.cli.slurm.node_words import (
+    LONG,
+    OPEN,
+    SHORT,
+    address_of,
+    features,
+    gres,
+    gres_used,
+    long_state,
+    plain_state,
+    port_of,
+    responds,
+    state_in,
+)
+from dlsched.cli.slurm.people import with_number
 from dlsched.client.daemon_client import Client
 from dlsched.client.records import Node
 from dlsched.client.submission.durations import duration_text
@@ -27,14 +44,10 @@ from dlsched.rpc.v1.control_pb2 import TenantPartition
 
 USUAL = "%P %a %l %D %t %N"
 SUMMARY = "%P %a %l %F %N"
-LONG = "%P %a %l %s %r %h %g %D %T %N"
+LONG_LINES = "%P %a %l %s %r %h %g %D %T %N"
 BY_NODE = "%N %D %P %t"
 BY_NODE_LONG = "%N %D %P %T %c %m %G %E"
 REASONS = "%E %u %H %N"
-_OPEN = ("idle", "mixed", "full")  # states of nodes that are in service
-_SHORT = {"mixed": "mix", "full": "alloc", "drained": "drain", "draining": "drng", "late": "down"}
-_SHORT |= {"reserved": "resv"}
-_LONG = {"full": "allocated", "late": "down", "unheard": "unknown"}
 # Slurm's order within a partition: what an operator has taken out of service comes first
 _RANKS = (
     *("drained", "draining", "maint", "reserved", "invalid"),
@@ -48,6 +61,8 @@ class Group:
 
     partition: str
     limit: str
+    usual: str = "n/a"  # the time limit of jobs that say none
+    groups: str = "all"
     nodes: tuple[Node, ...]
 
     @property
@@ -56,47 +71,10 @@ class Group:
         return self.nodes[0]
 
 
-def _state(node: Node, words: dict[str, str]) -> str:
-    plain = node.state.rstrip("*~#")
-    return words.get(plain, plain) + node.state[len(plain) :]
-
-
-def long_state(node: Node) -> str:
-    """A node's state in Slurm's words: allocated, idle*."""
-    return _state(node, _LONG)
-
-
 def _same(values: Iterable[object]) -> str:
     """One value, or the smallest with a `+` where nodes differ, as Slurm has it."""
     found = sorted({str(value) for value in values}, key=lambda text: (len(text), text))
     return found[0] + ("+" if len(found) > 1 else "")
-
-
-def gres(node: Node) -> str:
-    """As Slurm has it: `gpu:a100:4`, and `gpu:a100:2,gpu:v100:2` of several types."""
-    each = ",".join(f"gpu:{kind}{count}" for kind, count, _ in gpus_by_type(node))
-    return each if node.gpus else "(null)"
-
-
-def _gres_used(node: Node) -> str:
-    """As Slurm has it: `gpu:a100:4(IDX:0-3)`."""
-    each = ",".join(
-        f"gpu:{kind}{len(busy)}(IDX:{fold(busy).strip('[]') or 'N/A'})"
-        for kind, _, busy in gpus_by_type(node)
-    )
-    return each if node.gpus else "(null)"
-
-
-def gpus_by_type(node: Node) -> Iterator[tuple[str, int, list[str]]]:
-    """Each type of GPU of a node, `a100:`; how many it has, and the indices of those in use.
-
-    A type that is not known is empty.
-    """
-    types = dict.fromkeys(gpu.type for gpu in node.devices)
-    for kind in types if len(types) > 1 else [node.gpu_type]:
-        mine = [gpu for gpu in node.devices if len(types) < 2 or gpu.type == kind]
-        busy = [str(gpu.index) for gpu in mine if gpu.jobs]
-        yield f"{kind}:" if kind else "", len(mine) or node.gpus, busy
 
 
 def _processors(group: Group) -> str:
@@ -106,7 +84,7 @@ def _processors(group: Group) -> str:
         total = node.cpus or 0
         mine = min(total, math.ceil(node.cpus_held))
         held += mine
-        if node.state.rstrip("*~#") in _OPEN:
+        if plain_state(node) in OPEN:
             idle += total - mine
         else:
             other += total - mine
@@ -115,7 +93,7 @@ def _processors(group: Group) -> str:
 
 def _nodes(group: Group) -> tuple[int, int, int]:
     """Nodes with jobs, idle ones, and those out of service."""
-    states = [node.state.rstrip("*~#") for node in group.nodes]
+    states = [plain_state(node) for node in group.nodes]
     idle, held = states.count("idle"), sum(state in ("mixed", "full") for state in states)
     return held, idle, len(states) - idle - held
 
@@ -125,18 +103,13 @@ def _node_counts(group: Group) -> str:
     return f"{held}/{idle}/{other}/{held + idle + other}"
 
 
-def features(node: Node) -> str:
-    """What `-C` may name of a node, as Slurm lists it."""
-    return ",".join(filter(None, (node.gpu_type, *node.features))) or "(null)"
-
-
 LETTERS: dict[str, Cell[Group]] = {
     "P": Cell("PARTITION", lambda group: group.partition),
     "R": Cell("PARTITION", lambda group: group.partition.rstrip("*")),
     "a": Cell("AVAIL", lambda group: "up"),
     "l": Cell("TIMELIMIT", lambda group: group.limit),
     "D": Cell("NODES", lambda group: str(len(group.nodes))),
-    "t": Cell("STATE", lambda group: _state(group.first, _SHORT)),
+    "t": Cell("STATE", lambda group: state_in(group.first, SHORT)),
     "T": Cell("STATE", lambda group: long_state(group.first)),
     "N": Cell("NODELIST", lambda group: fold([node.name for node in group.nodes])),
     "n": Cell("HOSTNAMES", lambda group: fold([node.name for node in group.nodes])),
@@ -157,17 +130,36 @@ LETTERS: dict[str, Cell[Group]] = {
     "s": Cell("JOB_SIZE", lambda group: "1-infinite"),
     "r": Cell("ROOT", lambda group: "no"),
     "h": Cell("OVERSUBS", lambda group: "NO"),
-    "g": Cell("GROUPS", lambda group: "all"),
+    "g": Cell("GROUPS", lambda group: group.groups),
+    "L": Cell("DEFAULTTIME", lambda group: group.usual),
     "E": Cell("REASON", lambda group: group.first.reason or "none"),
     "u": Cell("USER", lambda group: group.first.reason_by or "Unknown"),
     "H": Cell("TIMESTAMP", lambda group: moment(group.first.reason_at)),
     "f": Cell("AVAIL_FEATURES", lambda group: features(group.first)),
-    "o": Cell("NODE_ADDR", lambda group: group.first.address or ""),
+    "o": Cell("NODE_ADDR", lambda group: address_of(group.first)),
     "v": Cell("VERSION", lambda group: group.first.agent_version or ""),
+    "U": Cell("USER", lambda group: with_number(group.first.reason_by) or "Unknown"),
+    # one socket for each processor, as in Slurm where nothing is said of them
+    "X": Cell("SOCKETS", lambda group: _same(node.cpus or 0 for node in group.nodes)),
+    "Y": Cell("CORES", lambda group: "1"),
+    "Z": Cell("THREADS", lambda group: "1"),
+    "z": Cell("S:C:T", lambda group: _same(f"{node.cpus or 0}:1:1" for node in group.nodes)),
+    "V": Cell("CLUSTER", lambda group: cluster_name()),
+    "d": Cell("TMP_DISK", lambda group: "0"),
+    "B": Cell("MAX_CPUS_PER_NODE", lambda group: "UNLIMITED"),
+    "M": Cell("PREEMPT_MODE", lambda group: "OFF"),
+    "I": Cell("PRIO_JOB_FACTOR", lambda group: "1"),
+    "p": Cell("PRIO_TIER", lambda group: "1"),
+    "S": Cell("ALLOCNODES", lambda group: "all"),
+    "i": Cell("RESERVATION", lambda group: ""),
 }
 _OF_PARTITIONS = {LETTERS[letter].title for letter in "PRa"}
 # nodes that differ in one of these are on lines of their own, where it is shown
-_TELL_APART = (*_OF_PARTITIONS, *(LETTERS[letter].title for letter in "lTnGbEuHfov"), "GRES_USED")
+_TELL_APART = (
+    *_OF_PARTITIONS,
+    *(LETTERS[letter].title for letter in "lTnGbEuHfovLgU"),
+    "GRES_USED",
+)
 NAMES: dict[str, Cell[Group]] = {
     "NodeList": LETTERS["N"],
     "NodeHost": LETTERS["n"],
@@ -177,7 +169,7 @@ NAMES: dict[str, Cell[Group]] = {
     "StateCompact": LETTERS["t"],
     "StateLong": LETTERS["T"],
     "Gres": LETTERS["G"],
-    "GresUsed": Cell("GRES_USED", lambda group: _same(map(_gres_used, group.nodes))),
+    "GresUsed": Cell("GRES_USED", lambda group: _same(map(gres_used, group.nodes))),
     "CPUsState": LETTERS["C"],
     "NodeAIOT": LETTERS["F"],
     "NodeAI": LETTERS["A"],
@@ -196,6 +188,22 @@ NAMES: dict[str, Cell[Group]] = {
     "Time": LETTERS["l"],
     "Available": LETTERS["a"],
     "Features": LETTERS["f"],
+    "features_act": LETTERS["b"],
+    "StateComplete": Cell("STATECOMPLETE", lambda group: long_state(group.first)),
+    "Comment": Cell("COMMENT", lambda group: "(null)"),
+    "Extra": Cell("EXTRA", lambda group: "(null)"),
+    "Port": Cell("PORT", lambda group: port_of(group.first)),
+    **{
+        name: LETTERS[letter]
+        for name, letter in (
+            *(("AllocNodes", "S"), ("Cluster", "V"), ("Cores", "Y"), ("DefaultTime", "L")),
+            *(("Disk", "d"), ("Groups", "g"), ("MaxCPUsPerNode", "B"), ("OverSubscribe", "h")),
+            *(("Share", "h"), ("PreemptMode", "M"), ("PriorityJobFactor", "I")),
+            *(("PriorityTier", "p"), ("Reservation", "i"), ("Root", "r"), ("Size", "s")),
+            *(("Sockets", "X"), ("SocketCoreThread", "z"), ("Threads", "Z"), ("UserLong", "U")),
+            ("Weight", "w"),
+        )
+    },
 }
 
 
@@ -212,36 +220,72 @@ def _parser() -> Arguments:
     option("-l", "--long", flag=True, help="more of each node")
     option("-h", "--noheader", flag=True, help="without the titles")
     option("-s", "--summarize", flag=True, help="a line for each partition")
-    option("-e", "--exact", flag=True)
-    option("-a", "--all", flag=True)
+    option("-r", "--responding", flag=True, help="that respond")
+    option("-d", "--dead", flag=True, help="that do not respond")
+    option("-T", "--reservation", flag=True, help="reservations")
+    option("-i", "--iterate", help="repeat every so many seconds")
+    option("--helpFormat", "--helpformat", flag=True, help="print the names of -O")
+    option("--helpstate", flag=True, help="print the names of -t")
+    found.as_json()
+    for words in (("-e", "--exact"), ("-a", "--all"), ("-F", "--future"), ("--hide",)):
+        option(*words, flag=True)
+    for words in (("--local",), ("--federation",), ("--noconvert",)):
+        option(*words, flag=True)
     return found
 
 
 def sinfo(words: Sequence[str]) -> int:
     """List partitions and nodes."""
     given = _parser().read(words)
+    if given.helpFormat or given.helpstate:
+        print("\n".join(NAMES if given.helpFormat else dict.fromkeys((*LONG.values(), *SHORT))))
+        return 0
+    if given.reservation:
+        from dlsched.cli.slurm.reservations import show  # noqa: PLC0415
+
+        print("\n".join(show(())))
+        return 0
     parts = _parts(given)
     names = node_names("--nodes", given.nodes or ())
+    pause = seconds_between(given.iterate)
     with Client() as cluster:
-        nodes = cluster.nodes(names)
-        partitions = [each.partition for each in cluster.tenants("partition")]
-    states = {word.lower().rstrip("*") for word in joined(given.states)}
+        _list(given, parts, cluster, names)
+        while pause:
+            time.sleep(pause)
+            _list(given, parts, cluster, names)
+    return 0
+
+
+def _list(given: Any, parts: Sequence[Part[Group]], cluster: Client, names: Sequence[str]) -> None:
+    nodes = cluster.nodes(names)
+    partitions = [each.partition for each in cluster.tenants("partition")]
+    states = {word.lower().rstrip("*") for word in joined(given.states)} - {"all"}
     if states:
         nodes = [node for node in nodes if _names_of(node) & states]
     if given.list_reasons:
         nodes = [node for node in nodes if node.reason]
+    if given.responding or given.dead:
+        answers = {bool(given.responding)}
+        nodes = [node for node in nodes if responds(node) in answers]
     asked = set(joined(given.partition))
     shown = [part.cell for part in parts if part.cell is not None]
+    if given.json:
+        from dlsched.cli.slurm.shown.nodes_json import APART, print_groups  # noqa: PLC0415
+
+        cells = [NAMES[name] for name in APART]
+        print_groups(_groups(nodes, partitions, asked, cells, by_node=given.Node), partitions)
+        return
     rows = _groups(nodes, partitions, asked, shown, by_node=given.Node)
-    chosen = given.format or given_by("SINFO_FORMAT")
+    chosen = given.format or given.Format or given_by("SINFO_FORMAT")
     for line in lines(parts, *of_each(rows), header=not given.noheader, padded=not chosen):
-        print(line)
-    return 0
+        print(line, flush=bool(given.iterate))
 
 
 def _parts(given: Any) -> list[Part[Group]]:
     if given.Format:
-        return by_names(",".join(given.Format), NAMES, "-O", usual=20)
+        if given.Format[-1].lower() == "all":
+            return all_of(NAMES.values())
+        return by_fields(",".join(given.Format), NAMES)
     own = given.Node or given.long or given.summarize or given.list_reasons
     chosen = given.format or ([] if own else given_by("SINFO_FORMAT"))
     if chosen and chosen[-1] == "%all":
@@ -250,13 +294,13 @@ def _parts(given: Any) -> list[Part[Group]]:
         return by_letters(chosen[-1], LETTERS)
     if given.list_reasons or given.summarize:
         return by_letters(REASONS if given.list_reasons else SUMMARY, LETTERS)
-    short, long = (BY_NODE, BY_NODE_LONG) if given.Node else (USUAL, LONG)
+    short, long = (BY_NODE, BY_NODE_LONG) if given.Node else (USUAL, LONG_LINES)
     return by_letters(long if given.long else short, LETTERS)
 
 
 def _names_of(node: Node) -> set[str]:
-    plain = node.state.rstrip("*~#")
-    return {plain, _SHORT.get(plain, plain), _LONG.get(plain, plain)}
+    plain = plain_state(node)
+    return {plain, SHORT.get(plain, plain), LONG.get(plain, plain)}
 
 
 def _groups(
@@ -301,10 +345,18 @@ def _singles(
                 continue
             facts = known.get(name, TenantPartition())
             limit = duration_text(facts.max_time_s) if facts.HasField("max_time_s") else "infinite"
+            has_usual = facts.HasField("default_time_s")
+            usual = duration_text(facts.default_time_s) if has_usual else "n/a"
             mark = "*" if facts.is_default else ""
-            state = node.state.rstrip("*~#")
+            state = plain_state(node)
             rank = _RANKS.index(state) if state in _RANKS else len(_RANKS)
-            group = Group(partition=f"{name}{mark}", limit=limit, nodes=(node,))
+            group = Group(
+                partition=f"{name}{mark}",
+                limit=limit,
+                usual=usual,
+                groups=",".join(facts.groups) or "all",
+                nodes=(node,),
+            )
             found.append(((places[name], rank), group))
     if not by_node:
         found.sort(key=lambda each: each[0])

@@ -59,7 +59,7 @@ class Command(Record):
     script: bytes = b""
     name: str = ""  # where the user gives none
     is_line: bool = False  # the script is a line of `--wrap`
-    path: str = ""  # of the script, as the user gave it
+    path: str = ""  # of the script, as the user gave it; empty: from standard input
     truncates: bool = False  # its output files begin anew; elements of an array have one together
 
     @property
@@ -67,7 +67,7 @@ class Command(Record):
         """The command as the user gave it; a line of `--wrap` is one word."""
         if self.is_line:
             return (self.script.decode("utf-8", "replace").split("\n", 2)[2].rstrip("\n"),)
-        return (self.path, *self.argv) if self.script else self.argv
+        return (self.path or self.name, *self.argv) if self.script else self.argv
 
 
 class Submission(Record):
@@ -93,6 +93,8 @@ def compose(options: Mapping[str, str], command: Command, caller: Caller) -> Sub
     values["name"] = check_text("--name", options.get("name") or command.name, longest=255)
     values["working_directory"] = _directory(options, caller)
     values["submit_host"], values["umask"] = caller.host, caller.umask
+    if command.path:
+        values["script_path"] = os.path.join(caller.directory, command.path)
     usual = "truncate" if command.truncates and "array" not in options else "append"
     mode = _one_of({"open_mode": usual, **options}, "open_mode", ("append", "truncate"))
     values["truncate"] = mode == "truncate"

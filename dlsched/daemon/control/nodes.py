@@ -110,13 +110,17 @@ def _faulty_gpus(cluster: Cluster, name: NodeName, described: Described | None) 
 
 
 def _held_on(cluster: Cluster, name: NodeName, runs: Iterable[Run]) -> tuple[float, int]:
-    """Processors and bytes of memory of a node that the jobs of its runs have asked for."""
+    """Processors and bytes of memory of a node that the jobs of its runs have.
+
+    A job that says nothing of processors counts with one on each node, as in `sacct`.
+    """
     cpus, memory = 0.0, 0
     for run in runs:
         row, members = cluster.driver.committed.jobs[run.key.job], run.members
         gpus = sum(len(member.gpus) for member in members.values())
         part = len(members[name].gpus) / gpus if gpus else 1 / len(members)
-        cpus += (cluster.driver.table.field(row, "cpus") or 0) * part
+        asked = cluster.driver.table.field(row, "cpus")
+        cpus += asked * part if asked else 1
         memory += cluster.driver.table.field(row, "memory_bytes") or 0
     return cpus, memory
 

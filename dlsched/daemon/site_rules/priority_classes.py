@@ -37,6 +37,8 @@ def class_for(
 ) -> PriorityClass:
     """The class of a job; a nameless one where it names none and none is the default.
 
+    On a site that has no class of its own, any name is one without limits, as in Slurm.
+
     Args:
         classes: by name.
         wanted: what the job says; empty: the default.
@@ -51,6 +53,8 @@ def class_for(
     name = wanted or default_class(classes)
     if not name:
         return PriorityClass(name="")
+    if name not in classes and classes.keys() <= {NORMAL}:
+        return PriorityClass(name=name)
     if name not in classes:
         raise not_known("InvalidQOS: priority class", name, classes)
     found = classes[name]

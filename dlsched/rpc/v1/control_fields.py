@@ -312,6 +312,7 @@ MESSAGES = {
 162 stop_under_load enum StopUnderLoad
 170 in_place bool
 180 gpus_by_type string
+190 script_path string
 """,
     "JobView": """
 1 job int64

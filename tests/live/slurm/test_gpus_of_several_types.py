@@ -88,7 +88,7 @@ def test_a_script_with_two_types_gets_them_and_the_next_one_waits_for_them(
         cluster.until(third, "CANCELLED")
 
     tres = login.typed(f"sacct -X -n -P -j {first} -o AllocTRES").strip()
-    assert tres == "cpu=1,gres/gpu=4,gres/gpu:a100=2,gres/gpu:v100=2,node=1"
+    assert tres == "billing=1,cpu=1,gres/gpu=4,gres/gpu:a100=2,gres/gpu:v100=2,node=1"
     trace = login.typed("dlsched history --export -").splitlines()
     assert any('"a100:2,v100:2"' in line for line in trace)
 

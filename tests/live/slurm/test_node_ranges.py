@@ -74,7 +74,7 @@ def test_a_job_takes_as_many_nodes_of_its_range_as_are_free_at_each_start(
 def _is_recorded_on_two_nodes(login: LoginNode, job: int) -> None:
     """An ended job has in every list, and in a trace, what its latest run had."""
     tres = login.typed(f"sacct -X -n -P -j {job} -o AllocTRES,AllocCPUS").strip()
-    assert tres == "cpu=2,gres/gpu=4,node=2|2"
+    assert tres == "billing=2,cpu=2,gres/gpu=4,node=2|2"
     (row,) = csv.DictReader(io.StringIO(login.typed(f"dlsched history -j {job} --export -")))
     assert (row["num_gpus"], row["gang"], row["num_cpus"]) == ("4", "2+2", "2")
 
@@ -93,7 +93,7 @@ def test_a_range_without_gpus_takes_the_nodes_that_have_room(login: LoginNode) -
     login.typed("scontrol update NodeName=n1 State=resume")
     login.typed(f"scancel {job}")
     login.cluster.until(job, "CANCELLED")
-    assert login.typed(f"sacct -X -n -P -j {job} -o AllocTRES").strip() == "cpu=1,node=1"
+    assert login.typed(f"sacct -X -n -P -j {job} -o AllocTRES").strip() == "billing=1,cpu=1,node=1"
 
 
 def test_tasks_for_each_gpu_follow_the_range(login: LoginNode) -> None:

@@ -295,7 +295,7 @@ def _check_words(cluster: Cluster, fields: Values) -> None:
     vcs = list(dict.fromkeys((*cluster.tenants.accounts(), *cluster.tenants.vcs())))
     for name, known in (("partition", partitions), ("vc", vcs)):
         value = fields.get(name)
-        if value and value not in known:
+        if value and value not in known and (known or name != "vc"):
             raise not_known(name, value, known)
     check_names(fields.get("gpu_types", ()), fields.get("constraint") or "", capacity)
     for name in ("only_nodes", "not_nodes"):

@@ -1,0 +1,190 @@
+"""What programs read of Slurm's commands: fields, names, JSON; numbers that agree everywhere."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import re
+import time
+from collections.abc import Iterator
+from datetime import datetime
+
+import pytest
+
+from dlsched.torture.local_cluster import LocalCluster
+from tests.live.login_node import LoginNode
+
+pytestmark = pytest.mark.slow
+ME = getpass.getuser()
+
+SCRIPT = """#!/bin/bash
+#SBATCH -J tool --gpus-per-node=1 -N 2 --mem=1G -t 10 -A speech -q urgent -o told.out
+scontrol show job $SLURM_JOB_ID | grep Command=
+squeue -h -j $SLURM_JOB_ID -o %o
+sleep 600
+"""
+# of Slurm 24.05 and 25.05
+SACCT_FIELDS = """
+Account AdminComment AllocCPUS AllocNodes AllocTRES AssocID AveCPU AveCPUFreq AveDiskRead
+AveDiskWrite AvePages AveRSS AveVMSize BlockID Cluster Comment Constraints ConsumedEnergy
+ConsumedEnergyRaw Container CPUTime CPUTimeRAW DBIndex DerivedExitCode Elapsed ElapsedRaw Eligible
+End ExitCode Extra FailedNode Flags GID Group JobID JobIDRaw JobName Layout Licenses MaxDiskRead
+MaxDiskWrite MaxPages MaxRSS MaxRSSNode MaxRSSTask MaxVMSize McsLabel MinCPU NCPUS NNodes NodeList
+NTasks Partition Planned PlannedCPU PlannedCPURAW Priority QOS QOSRAW Reason ReqCPUFreq ReqCPUS
+ReqMem ReqNodes ReqTRES Reservation Restarts Start State SubmitLine Submit Suspended SystemCPU
+Timelimit TimelimitRaw TotalCPU TRESUsageInAve TRESUsageInMax TRESUsageInTot TRESUsageOutMax UID
+User UserCPU WCKey WorkDir
+""".split()  # noqa: SIM905
+SQUEUE_NAMES = """
+Account AccrueTime admin_comment AllocNodes AllocSID ArrayJobId ArrayTaskId AssocId BatchFlag
+BatchHost Cluster Command Comment Container Contiguous Cores CoreSpec CPUsPerTask cpus-per-task
+Deadline DelayBoot Dependency DerivedEC EligibleTime EndTime ExcNodes exit_code Feature Gres GroupId
+GroupName HetJobId JobArrayId JobId Licenses MaxCPUs MaxNodes MinCPUs MinMemory MinTime MinTmpDisk
+Name Network Nice NodeList NumCPUs NumNodes NumTasks OverSubscribe Partition PendingTime Priority
+PriorityLong Profile QOS Reason ReasonList ReqNodes Requeue Reservation RestartCnt SCT StartTime
+State StateCompact StdErr StdIn StdOut SubmitTime Threads TimeLeft TimeLimit TimeUsed tres-alloc
+tres-bind tres-per-job tres-per-node tres-per-task UserId UserName WCKey WorkDir
+""".split()  # noqa: SIM905
+SINFO_NAMES = """
+AllocMem AllocNodes Available Cluster Comment Cores CPUs CPUsLoad CPUsState DefaultTime Disk Extra
+Features features_act FreeMem Gres GresUsed Groups MaxCPUsPerNode Memory NodeAddr NodeAI NodeAIOT
+NodeHost NodeList Nodes OverSubscribe Partition PartitionName Port PreemptMode PriorityJobFactor
+PriorityTier Reason Reservation Root Size Sockets SocketCoreThread StateCompact StateComplete
+StateLong Threads Time TimeStamp User UserLong Version Weight
+""".split()  # noqa: SIM905
+
+
+@pytest.fixture(scope="module")
+def login() -> Iterator[LoginNode]:
+    """A user's shell on a cluster of two nodes of two GPUs, without accounts and classes."""
+    with LocalCluster(nodes=2, gpus="2:v100") as running:
+        path = running.folder / "dlsched.toml"
+        path.write_text(path.read_text() + '[[partitions]]\nname = "main"\ndefault = true\n')
+        running.cli("admin", "reload")
+        yield LoginNode(running)
+
+
+@pytest.fixture(scope="module")
+def job(login: LoginNode) -> int:
+    """A job of a script with arguments that runs on both nodes."""
+    folder = login.home / "scripts"
+    folder.mkdir()
+    (folder / "tool.sh").write_text(SCRIPT)
+    found = int(login.typed("sbatch --parsable scripts/tool.sh one two"))
+    login.cluster.until_begun(found)
+    return found
+
+
+def test_a_script_finds_its_own_path(login: LoginNode, job: int) -> None:
+    path = f"{login.home}/scripts/tool.sh one two"
+    shown = login.typed(f"scontrol show job {job}")
+    assert f"   Command={path}\n" in shown
+    assert login.typed(f"squeue -h -j {job} -o %o") == f"{path}\n"
+    assert f"   StdOut={login.home}/told.out\n" in shown
+    told = login.typed(f"scontrol write batch_script {job} -")
+    assert told == SCRIPT
+    login.typed(f"scontrol write batch_script {job}")
+    assert (login.home / f"slurm-{job}.sh").read_text() == SCRIPT
+
+
+def test_numbers_agree_everywhere(login: LoginNode, job: int) -> None:
+    told = [
+        login.typed(f"squeue -h -j {job} -o %C"),
+        login.typed(f"sacct -X -n -P -j {job} -o AllocCPUS"),
+        login.typed(f"scontrol show job {job} | grep -oP 'NumCPUs=\\K\\d+'"),
+        login.typed(f"scontrol show job {job} | grep -oP ' TRES=cpu=\\K\\d+'"),
+    ]
+    assert told == ["2\n"] * 4
+    assert login.typed("sinfo -h -o %C").startswith("2/")
+    assert "   CPUAlloc=1 " in login.typed("scontrol show node n1")
+
+
+def test_a_job_is_shown_in_slurms_lines(login: LoginNode, job: int) -> None:
+    shown = login.typed(f"scontrol show job {job}")
+    start = re.search(r"StartTime=(\S+) EndTime=(\S+) ", shown)
+    assert start
+    begun, until = map(datetime.fromisoformat, start.groups())
+    assert (until - begun).total_seconds() == 600  # it runs
+    assert "Account=speech QOS=urgent" in shown  # a site without accounts keeps any
+    assert "JOB_GRES" not in shown
+    detailed = login.typed(f"scontrol -d show job {job}")
+    assert "   JOB_GRES=gpu:2\n" in detailed
+    assert re.search(r"Nodes=n\[1-2\] CPU_IDs=N/A Mem=1024 GRES=gpu:1\(IDX:\d\)", detailed)
+    line = login.typed(f"scontrol -o show job {job}")
+    assert line.count("\n") == 1
+    other = login.typed("sbatch --parsable --gpus=0 -H --array=1-4%2 --wrap true").strip()
+    held = login.typed(f"scontrol show job {other}_1")
+    assert f"JobId={other} ArrayJobId={other} ArrayTaskId=1 ArrayTaskThrottle=2 " in held
+    assert "Account=(null) QOS=(null)" in held
+    assert "Command=(null)" in held
+    step = login.typed(f"scontrol show step {job}")
+    assert step.startswith(f"StepId={job}.batch UserId=")
+    node = login.typed("scontrol show node n1")
+    assert re.search(r"NodeAddr=127\.0\.0\.1 NodeHostName=n1 Port=\d+ ", node)
+    assert "SLURM_VERSION" in login.typed("scontrol show config")
+    login.typed(f"scancel {other}")
+
+
+def test_every_name_of_a_field_is_known(login: LoginNode, job: int) -> None:
+    titles, row = login.typed(
+        f"sacct -X -P -j {job} --format={','.join(SACCT_FIELDS)}"
+    ).splitlines()
+    assert titles.split("|") == SACCT_FIELDS
+    found = dict(zip(SACCT_FIELDS, row.split("|"), strict=True))
+    assert (found["ReqMem"], found["NNodes"], found["AveRSS"]) == ("1G", "2", "")
+    assert found["Planned"].startswith("00:00:")
+    fields = ",".join(f"{name}:|" for name in SQUEUE_NAMES)
+    queued = login.typed(f"squeue -h -j {job} -O '{fields}'").rstrip("\n").split("|")
+    by_name = dict(zip(SQUEUE_NAMES, queued, strict=False))
+    assert (by_name["NumCPUs"], by_name["StdOut"]) == ("2", f"{login.home}/told.out")
+    assert (by_name["Licenses"], by_name["NumTasks"]) == ("(null)", "2")
+    nodes = ",".join(f"{name}:|" for name in SINFO_NAMES)
+    assert login.typed(f"sinfo -h -N -n n1 -O '{nodes}'").count("|") == len(SINFO_NAMES)
+
+
+def test_fields_have_slurms_widths_and_separators(login: LoginNode, job: int) -> None:
+    """As a real Slurm prints it."""
+    assert login.typed(f"squeue -h -j {job} -O 'jobid:.6,name:8,statecompact:|,name:.6-'") == (
+        f"{job:>6}tool    R|  tool-\n"
+    )
+    assert login.typed(f"squeue -j {job} -O jobid,name:5").splitlines() == [
+        "JOBID               NAME",
+        f"{job:<20}tool",
+    ]
+    assert login.typed(f"squeue -h -j {job} --only-job-state") == f"{job} RUNNING\n"
+    assert login.typed(f"squeue -h -j {job} --noconvert -o %m") == "1024M\n"
+    assert login.typed(f"sacct -X -n -P -j {job} --units=M -o ReqMem") == "1024M\n"
+    day = time.strftime("%m/%d")
+    assert login.typed(f"sacct -X -n -P -L --array -S {day} -o JobID,JobName").splitlines()[0] == (
+        f"{job}|tool"
+    )
+    assert "there is no such day" in login.run("sacct -S 13/45").stderr
+    assert login.typed("squeue -h --notme") == ""
+
+
+def test_json_has_the_shape_of_slurms_data_parser(login: LoginNode, job: int) -> None:
+    for line in (f"squeue -j {job} --json", f"scontrol show job {job} --json"):
+        document = json.loads(login.typed(line))
+        assert document["meta"]["plugin"]["data_parser"] == "data_parser/v0.0.41"
+        assert document["errors"] == []
+        (found,) = document["jobs"]
+        assert (found["job_id"], found["job_state"]) == (job, ["RUNNING"])
+        assert found["cpus"] == {"set": True, "infinite": False, "number": 2}
+        assert found["time_limit"]["number"] == 10
+        assert found["command"] == f"{login.home}/scripts/tool.sh one two"
+        assert found["job_resources"]["nodes"]["list"] == "n[1-2]"
+        assert found["user_name"] == ME
+    (ended,) = json.loads(login.typed(f"sacct -j {job} --json"))["jobs"]
+    assert ended["state"]["current"] == ["RUNNING"]
+    assert ended["steps"][0]["step"] == {"id": f"{job}.batch", "name": "batch"}
+    assert {"type": "gres", "name": "gpu", "id": 1001, "count": 2} in ended["tres"]["allocated"]
+    groups = json.loads(login.typed("sinfo --json"))["sinfo"]
+    assert sum(group["nodes"]["total"] for group in groups) == 2
+    assert {group["partition"]["name"] for group in groups} == {"main"}
+    nodes = json.loads(login.typed("scontrol show nodes --json"))["nodes"]
+    assert [(node["name"], node["state"]) for node in nodes] == [
+        ("n1", ["MIXED"]),
+        ("n2", ["MIXED"]),
+    ]
+    (partition,) = json.loads(login.typed("scontrol show partitions --json"))["partitions"]
+    assert partition["nodes"]["total"] == 2
