@@ -26,10 +26,9 @@ from dlsched.core.speed.truth import PerformanceModel
 from dlsched.core.stage import LaunchPart, PreemptionPart
 from dlsched.core.units import COMPLETED, RUNNING, WAITING, UnitTable
 from simulate.progress.every_change import EveryChange
-from simulate.progress.lazy import LazyProgress
+from simulate.progress.lazy import EndedByPolicy, LazyProgress
 from simulate.progress.stepped import SteppedProgress
 from simulate.progress.strategy import Progress, Setting
-from simulate.progress.told import ToldProgress
 from simulate.progress.whole_steps import WholeSteps
 from simulate.results.recorder import Recorder
 from simulate.shared_gpus import SharedGpus
@@ -40,7 +39,7 @@ def _progress_under(semantics: Semantics) -> type[Progress]:
     if semantics.drift:
         return WholeSteps
     if semantics.ends == "policy":
-        return ToldProgress
+        return EndedByPolicy
     if semantics.overhead == "every-change":
         return EveryChange
     return LazyProgress if semantics.step is None else SteppedProgress

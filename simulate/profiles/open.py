@@ -5,7 +5,7 @@ One file or folder, or several with commas between. A file's header says what it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +17,6 @@ from simulate.goodput.application import Application
 from simulate.goodput.files import holds_applications, read_applications
 from simulate.goodput.typed_files import holds_typed_applications, read_typed_applications
 from simulate.profiles.batch_rules import BatchPatterns
-from simulate.profiles.host_files import read_host_files
 from simulate.profiles.throughput_file import measurements_of
 from simulate.profiles.workloads import (
     WorkloadProfiles,
@@ -26,7 +25,7 @@ from simulate.profiles.workloads import (
     read_colocation,
     read_workloads,
 )
-from simulate.traces.textfile import first_line
+from simulate.traces.textfile import first_line, lines_of, open_text
 
 
 def open_applications(text: str | None) -> Mapping[str, Application] | None:
@@ -123,3 +122,16 @@ def _files(place: Path) -> list[Path]:
 def _refuse_second(before: object, file: Path, what: str) -> None:
     if before is not None:
         raise BadInput(f"--profiles: {file} is a second table of {what}")
+
+
+def read_host_files(files: Sequence[Path]) -> HostTables:
+    """Read files of speeds by processors and memory, plain or gzip (see `HostTables`).
+
+    Raises:
+        BadInput: one line with file and line number.
+    """
+    tables = HostTables()
+    for file in files:
+        with open_text(file) as text:
+            tables.read(str(file), lines_of(file, text))
+    return tables

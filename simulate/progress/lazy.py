@@ -165,3 +165,18 @@ class LazyProgress(Progress):
             expected: when it was expected to.
         """
         return expected
+
+
+class EndedByPolicy(LazyProgress):
+    """Units go on until the policy, which counts what they have done, completes them.
+
+    Some published simulators work so.
+    """
+
+    @property
+    def is_plain(self) -> bool:
+        """No: none of them is ever done by itself."""
+        return False
+
+    def expect_end(self, row: int, now: float) -> None:
+        """Nothing is expected."""

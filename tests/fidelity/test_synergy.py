@@ -18,7 +18,7 @@ from dlsched.composition.host_tables import HostTables
 from dlsched.core.allocation import HostShare
 from dlsched.core.cluster.description import Cluster, Node
 from dlsched.policies.scheduling.synergy.program import best_shares
-from simulate.profiles.host_files import read_host_files
+from simulate.profiles.open import read_host_files
 from simulate.replay import replay
 from simulate.settings import RunSettings
 from simulate.traces.open import open_trace
