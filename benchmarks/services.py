@@ -20,9 +20,9 @@ from benchmarks.measure import heading
 from dlsched.core.cluster.description import parse_cluster_spec
 from dlsched.policies.services.service_times import Lognormal
 from dlsched.policies.services.sizing import Sla, fewest_replicas
-from dlsched.service.desk import Desk, Slot
 from dlsched.service.frames import read_frame, write_frame
-from dlsched.service.http_door import Door
+from dlsched.service.http_server import HttpServer
+from dlsched.service.request_queue import RequestQueue, Slot
 from simulate.replay import replay
 from simulate.services.description import Requests, Service
 from simulate.settings import RunSettings
@@ -59,9 +59,9 @@ def day() -> Requests:
 
 
 async def forward() -> float:
-    """Requests through the desk to replicas that answer at once; CPU seconds of all of it."""
+    """Requests through the queue to replicas that answer at once; CPU seconds of all of it."""
     numbers = frozenset(range(1, REPLICAS + 1))
-    desk = Desk(
+    queue = RequestQueue(
         most=1000,
         longest_s=60.0,
         usable=lambda: numbers,
@@ -69,10 +69,10 @@ async def forward() -> float:
         served=lambda seconds: None,
     )
 
-    async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         slot = Slot((await reader.readexactly(1))[0], reader, writer)
         try:
-            await desk.serve(slot)
+            await queue.serve(slot)
         except asyncio.CancelledError:  # the end of the measurement
             return
         finally:
@@ -96,8 +96,8 @@ async def forward() -> float:
                 raise RuntimeError("another answer")
             writer.close()
 
-    inner = await asyncio.start_server(meet, "127.0.0.1", 0)
-    outer = await asyncio.start_server(Door(desk.ask).meet, "127.0.0.1", 0)
+    inner = await asyncio.start_server(serve, "127.0.0.1", 0)
+    outer = await asyncio.start_server(HttpServer(queue.ask).serve, "127.0.0.1", 0)
     ports = [each.sockets[0].getsockname()[1] for each in (inner, outer)]
     replicas = [asyncio.create_task(replica(ports[0], number)) for number in sorted(numbers)]
     start = time.process_time()

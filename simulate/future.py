@@ -1,7 +1,7 @@
 """One alternative run on in every scenario: what becomes of one job, and of all the others.
 
 Both worlds answer "what if" with it: a replay that stands right before a submit, and a live
-snapshot in which a job is supposed. A prediction is what the present run on comes to (`Outlook`);
+snapshot in which a job is supposed. A prediction is what the present run on comes to (`Scenarios`);
 what is here compares two of them, and asks what else would keep the job's deadline.
 """
 
@@ -18,7 +18,7 @@ from dlsched.core.arrays import Floats, Ints, Rows
 from dlsched.core.scenarios import SCENARIOS, SURE
 from simulate.engine import Engine
 from simulate.latest_submit import LaterSubmit
-from simulate.outlook import Outlook
+from simulate.scenarios import Scenarios
 
 
 class Future:
@@ -26,8 +26,8 @@ class Future:
 
     Attributes:
         row: of the job; −1 where no job is of interest.
-        outlook: of all units, in the scenarios that were run.
-        jobs: a number for each of the outlook's rows, the same in every alternative.
+        scenarios: of all units, in the scenarios that were run.
+        jobs: a number for each of the scenarios' rows, the same in every alternative.
     """
 
     def __init__(
@@ -51,40 +51,42 @@ class Future:
             jobs: a number for each row of the present's table, the same in every alternative.
             horizon_s: look no further.
             segments: record the placements of the first scenario.
-            arrivals: rows that still arrive, as for `Outlook`.
+            arrivals: rows that still arrive, as for `Scenarios`.
             overrides: other parts by stage, which decide from now on.
         """
         self.row, self._present, self._unknown_s = row, present, unknown_s
         self._horizon_s, self._arrivals, self._overrides = horizon_s, arrivals, overrides
-        self._outlook = partial(Outlook, present, unknown_s, arrivals=arrivals, overrides=overrides)
-        self.outlook = self._outlook(segments=segments)
-        self.jobs: Ints = jobs[self.outlook.rows]
+        self._scenarios = partial(
+            Scenarios, present, unknown_s, arrivals=arrivals, overrides=overrides
+        )
+        self.scenarios = self._scenarios(segments=segments)
+        self.jobs: Ints = jobs[self.scenarios.rows]
 
     def look(self, factor: float, patience_s: float = math.inf, *, only: bool = False) -> bool:
         """Run one scenario; `only` leaves out what becomes of others after the job's end.
 
-        Returns whether it came to its end in time, as `Outlook.look` does.
+        Returns whether it came to its end in time, as `Scenarios.look` does.
         """
         row = self.row if only else None
-        return self.outlook.look(factor, self._horizon_s, patience_s, only=row)
+        return self.scenarios.look(factor, self._horizon_s, patience_s, only=row)
 
     # -- the job of interest -----------------------------------------------------------------------
 
     @property
     def place(self) -> int | None:
-        """The job's place among the outlook's rows; None: it is not there."""
-        found = np.flatnonzero(self.outlook.rows == self.row)
+        """The job's place among the scenarios' rows; None: it is not there."""
+        found = np.flatnonzero(self.scenarios.rows == self.row)
         return int(found[0]) if found.size else None
 
     @property
     def starts(self) -> Floats:
         """When the job starts (again), in each scenario that was run."""
-        return self._mine(self.outlook.starts)
+        return self._mine(self.scenarios.starts)
 
     @property
     def ends(self) -> Floats:
         """When the job ends, in each scenario that was run."""
-        return self._mine(self.outlook.ends)
+        return self._mine(self.scenarios.ends)
 
     def _mine(self, values: list[Floats]) -> Floats:
         place = self.place
@@ -94,13 +96,13 @@ class Future:
     def gpu_s(self) -> float:
         """The GPU time that the job takes from now on; NaN where it is not there."""
         place = self.place
-        return math.nan if place is None else float(self.outlook.gpu_s[place])
+        return math.nan if place is None else float(self.scenarios.gpu_s[place])
 
     @property
     def reward(self) -> float:
         """What the job is expected to earn; NaN where nothing says that."""
         place = self.place
-        return math.nan if place is None else self.outlook.reward(place)
+        return math.nan if place is None else self.scenarios.reward(place)
 
     @property
     def on_time(self) -> float:
@@ -108,27 +110,27 @@ class Future:
         place = self.place
         if place is None:
             return math.nan
-        return float(self.outlook.chance_to_meet_deadlines()[place])
+        return float(self.scenarios.chance_to_meet_deadlines()[place])
 
     # -- the others --------------------------------------------------------------------------------
 
     def others_later_s(self, before: Future) -> float:
         """How much later the others end than in another future, on average; NaN: none does."""
         here, there = self._others(before)
-        later = self.outlook.ends[0][here] - before.outlook.ends[0][there]
+        later = self.scenarios.ends[0][here] - before.scenarios.ends[0][there]
         later = later[~np.isnan(later)]
         return float(later.mean()) if later.size else math.nan
 
     def others_reward(self, before: Future) -> float:
         """How much more the others earn than in another future; NaN: none has a reward."""
         here, there = self._others(before)
-        more = self.outlook.rewards()[here] - before.outlook.rewards()[there]
+        more = self.scenarios.rewards()[here] - before.scenarios.rewards()[there]
         return float(np.nansum(more)) if not np.isnan(more).all() else math.nan
 
     def _others(self, before: Future) -> tuple[Ints, Ints]:
         """The places of the other jobs that are in both futures, in this one and in that one."""
         _, here, there = np.intersect1d(self.jobs, before.jobs, return_indices=True)
-        is_other = self.outlook.rows[here] != self.row
+        is_other = self.scenarios.rows[here] != self.row
         return here[is_other], there[is_other]
 
     # -- its deadline ------------------------------------------------------------------------------
@@ -181,22 +183,22 @@ class Future:
             where the job keeps its deadline or has none, where leaving all of them out does not
             help, and where there is no time to find out.
         """
-        nothing, place, outlook = np.zeros(0, np.int64), self.place, self.outlook
-        if place is None or not outlook.pending[place]:
+        nothing, place, scenarios = np.zeros(0, np.int64), self.place, self.scenarios
+        if place is None or not scenarios.pending[place]:
             return nothing
         if not self.on_time < SURE:  # or there is no deadline
             return nothing
-        starts = outlook.starts[0]
+        starts = scenarios.starts[0]
         own = starts[place]
-        is_ahead = outlook.pending & (starts < (np.inf if np.isnan(own) else own))
+        is_ahead = scenarios.pending & (starts < (np.inf if np.isnan(own) else own))
         order = np.lexsort((self.jobs[is_ahead], starts[is_ahead]))
         ahead: Ints = np.flatnonzero(is_ahead)[order]
         fewest, enough = 1, len(ahead)
-        if not enough or not self._keeps_without(outlook.rows[ahead], until):
+        if not enough or not self._keeps_without(scenarios.rows[ahead], until):
             return nothing
         while fewest < enough:
             middle = (fewest + enough) // 2
-            if self._keeps_without(outlook.rows[ahead[:middle]], until):
+            if self._keeps_without(scenarios.rows[ahead[:middle]], until):
                 enough = middle
             else:
                 fewest = middle + 1
@@ -205,10 +207,10 @@ class Future:
 
     def _keeps_without(self, rows: Rows, until: float) -> bool:
         """Whether the job is sure to keep its deadline if some that wait were not there."""
-        outlook = self._outlook(without=rows)
+        scenarios = self._scenarios(without=rows)
         for factor, _ in SCENARIOS:
             patience_s = max(until - time.monotonic(), 0.0)
-            if not outlook.look(factor, self._horizon_s, patience_s, only=self.row):
+            if not scenarios.look(factor, self._horizon_s, patience_s, only=self.row):
                 return False
-        chance = outlook.chance_to_meet_deadlines()[outlook.rows == self.row]
+        chance = scenarios.chance_to_meet_deadlines()[scenarios.rows == self.row]
         return bool((chance >= SURE).any())

@@ -25,7 +25,7 @@ from dlsched.core.arrays import Floats, Rows
 from dlsched.core.scenarios import SCENARIOS, SURE
 from simulate.engine import Engine
 from simulate.forecast import forecaster
-from simulate.outlook import Outlook
+from simulate.scenarios import Scenarios
 
 FURTHER = 32  # moments after the last that keeps the deadline which are tried, too
 DUST_S = 1e-6  # a difference that rounding makes
@@ -111,13 +111,13 @@ class LaterSubmit:
 
     def _moments(self, now: float) -> Floats:
         """When other jobs start or end before the deadline, in any scenario; ascending."""
-        outlook = Outlook(
+        scenarios = Scenarios(
             self.present, self.unknown_s, arrivals=self._others(), overrides=self.overrides
         )
         for factor, _ in SCENARIOS:
-            if not outlook.look(factor, self._horizon_s(self.present), self._patience_s()):
+            if not scenarios.look(factor, self._horizon_s(self.present), self._patience_s()):
                 raise _NoTimeLeft
-        times: Floats = np.unique([*outlook.starts, *outlook.ends])
+        times: Floats = np.unique([*scenarios.starts, *scenarios.ends])
         ahead: Floats = times[(times > now) & (times < self.due)]
         return ahead
 
@@ -126,10 +126,10 @@ class LaterSubmit:
         return others
 
     def _scenarios(self, now: float) -> list[_Scenario]:
-        outlook = Outlook(self.present, self.unknown_s)
+        scenarios = Scenarios(self.present, self.unknown_s)
         present = _Before(self.present, now, self._others(), self.overrides)
         return [
-            _Scenario(weight, outlook.durations(factor), kept=present, tried=present)
+            _Scenario(weight, scenarios.durations(factor), kept=present, tried=present)
             for factor, weight in LONGEST_FIRST
         ]
 

@@ -154,7 +154,7 @@ def suppose(
         future = _future(engine, row, choice, arrivals=arrivals)
         first = first or future
         at = engine.coming.visible.item(row)
-        supposed.append(_told(future, first, at, choice, policy))
+        supposed.append(_supposed(future, first, at, choice, policy))
     assert first is not None
     engine = engines[None, None]
     table, coming = engine.world.table, engine.coming
@@ -229,17 +229,17 @@ def _future(engine: Engine, row: int, choice: Choice, *, arrivals: bool) -> Futu
     return future
 
 
-def _told(future: Future, first: Future, at: float, choice: Choice, policy: str) -> Supposed:
+def _supposed(future: Future, first: Future, at: float, choice: Choice, policy: str) -> Supposed:
     """What an alternative of a job that is submitted at a time comes to, beside the first one."""
-    outlook, place = future.outlook, future.place
+    scenarios, place = future.scenarios, future.place
     assert place is not None
     start, end = (
-        [float(outlook.quantile(values, q)[place]) for q in INTERVAL]
-        for values in (outlook.starts, outlook.ends)
+        [float(scenarios.quantile(values, q)[place]) for q in INTERVAL]
+        for values in (scenarios.starts, scenarios.ends)
     )
     return Supposed(
         choice=choice,
-        gpus=outlook.table.gang.item(future.row),
+        gpus=scenarios.table.gang.item(future.row),
         policy=policy,
         starts=future.starts,
         ends=future.ends,
@@ -250,5 +250,5 @@ def _told(future: Future, first: Future, at: float, choice: Choice, policy: str)
         gpu_s=future.gpu_s,
         others_later_s=future.others_later_s(first),
         others_reward=float(np.nan_to_num(future.others_reward(first))),
-        segments=outlook.segments,
+        segments=scenarios.segments,
     )

@@ -28,7 +28,7 @@ import grpc
 from benchmarks.measure import heading
 from dlsched.rpc.local_calls import LocalCalls
 from dlsched.rpc.local_frames import calls_path
-from dlsched.rpc.server import ServerTrust, new_door
+from dlsched.rpc.server import ServerTrust, new_interceptor
 from dlsched.rpc.v1 import control_pb2 as pb
 from dlsched.rpc.v1.control_pb2_grpc import ControlServicer, add_ControlServicer_to_server
 
@@ -139,7 +139,9 @@ def _short_calls(folder: str, repeats: int) -> bool:
     path, ready = f"{folder}/daemon.sock", threading.Event()
 
     async def serve() -> None:
-        calls = LocalCalls(Path(calls_path(path)), new_door(ServerTrust(insecure_loopback=False)))
+        calls = LocalCalls(
+            Path(calls_path(path)), new_interceptor(ServerTrust(insecure_loopback=False))
+        )
         add_ControlServicer_to_server(LocalAnswers(), calls)  # type: ignore[no-untyped-call]
         await calls.start()
         ready.set()

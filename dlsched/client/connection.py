@@ -16,7 +16,7 @@ from dlsched.client.local_call import NotReached, Refused, local_call
 from dlsched.rpc.endpoint import parse_endpoint
 
 if TYPE_CHECKING:
-    from dlsched.client.grpc_connection import GrpcConnection, Talk
+    from dlsched.client.grpc_connection import BidirectionalCall, GrpcConnection
 
 T = TypeVar("T")
 ANSWER_S = 60.0
@@ -116,7 +116,9 @@ class Connection:
         over = self._over_grpc()
         return over.stream(method, request, first_again=first_again, patient=patient)
 
-    def converse(self, method: str, requests: Iterator[Any], *, patient: bool = True) -> Talk:
+    def converse(
+        self, method: str, requests: Iterator[Any], *, patient: bool = True
+    ) -> BidirectionalCall:
         """Begin a call in both directions.
 
         Args:

@@ -141,7 +141,7 @@ class GrpcConnection:
         finally:
             call.cancel()
 
-    def converse(self, method: str, requests: Iterator[Any], *, patient: bool) -> Talk:
+    def converse(self, method: str, requests: Iterator[Any], *, patient: bool) -> BidirectionalCall:
         """Begin a call in both directions.
 
         Args:
@@ -155,7 +155,7 @@ class GrpcConnection:
         call = self._repeat(
             lambda stub: getattr(stub, method)(requests), repeatable=True, patient=patient
         )
-        return Talk(self, call)
+        return BidirectionalCall(self, call)
 
     def error_of(self, error: grpc.RpcError) -> DlschedError:
         """Return the error for the user."""
@@ -252,7 +252,7 @@ class GrpcConnection:
         return tls_trouble(text, str(self._end), _trust(self.address, self._end))
 
 
-class Talk:
+class BidirectionalCall:
     """The answers of a call in both directions."""
 
     def __init__(self, connection: GrpcConnection, call: Any) -> None:

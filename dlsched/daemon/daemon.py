@@ -50,7 +50,7 @@ from dlsched.rpc.connection_limits import ConnectionLimits
 from dlsched.rpc.local_calls import LocalCalls
 from dlsched.rpc.local_frames import calls_path
 from dlsched.rpc.login import LoginServer
-from dlsched.rpc.server import add_ports, new_door, new_server
+from dlsched.rpc.server import add_ports, new_interceptor, new_server
 from dlsched.rpc.tokens import LocalTokens
 from dlsched.rpc.v1 import control_pb2_grpc, node_pb2_grpc
 from dlsched.system import service_manager
@@ -211,8 +211,8 @@ class Daemon:
         tokens = LocalTokens() if sockets and not self._insecure else None
         server_trust = trust.server(tokens, StoredTokens(store.engine))
         connections = ConnectionLimits(self.settings.limits.connections)
-        door = new_door(server_trust, connections=connections)
-        server = new_server(server_trust, door=door)
+        interceptor = new_interceptor(server_trust, connections=connections)
+        server = new_server(server_trust, interceptor=interceptor)
         cluster = self.cluster
         control = ControlService(
             cluster, self.rounds, self.predictions, self.what_if, self.shadow, self._admin
@@ -229,7 +229,9 @@ class Daemon:
             self._parts.push_async_callback(login.stop)
             await login.start()
         for path in sockets:
-            calls = LocalCalls(Path(calls_path(str(path))), door, mode=server_trust.socket_mode)
+            calls = LocalCalls(
+                Path(calls_path(str(path))), interceptor, mode=server_trust.socket_mode
+            )
             control_pb2_grpc.add_ControlServicer_to_server(control, calls)  # type: ignore[no-untyped-call]
             self._parts.push_async_callback(calls.stop, GRACE_S)
             await calls.start()

@@ -1,8 +1,8 @@
 """Calls on a unix socket without gRPC: for clients on this machine, whose start must be short.
 
-The same door stands before the same handlers as on the gRPC ports: the caller is known from the
-kernel's peer credentials, then the rule is applied, then the announced size is checked, and only
-then is the message read, counted and decoded.
+The same interceptor stands before the same handlers as on the gRPC ports: the caller is known from
+the kernel's peer credentials, then the rule is applied, then the announced size is checked, and
+only then is the message read, counted and decoded.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from grpc import aio
 
 from dlsched.core.errors import Unavailable
 from dlsched.rpc import request_bounds as bounds
-from dlsched.rpc.door import Door, too_large
 from dlsched.rpc.endpoint import NOT_TAKEN
+from dlsched.rpc.interceptor import CallInterceptor, too_large
 from dlsched.rpc.local_frames import (
     END,
     HEAD,
@@ -42,10 +42,10 @@ BUFFER_BYTES = 64 * bounds.KIB  # of a message, before its caller is known
 class LocalCalls:
     """Serves a service's methods on a unix socket; add a servicer as to a gRPC server."""
 
-    def __init__(self, path: Path, door: Door, *, mode: int = 0o666) -> None:
-        """Serve on `path`, behind `door`; only trusted users can write to its folder."""
+    def __init__(self, path: Path, interceptor: CallInterceptor, *, mode: int = 0o666) -> None:
+        """Serve on `path`, behind `interceptor`; only trusted users can write to its folder."""
         self.path = path
-        self._door = door
+        self._interceptor = interceptor
         self._mode = mode
         self._methods: dict[
             str, tuple[str, grpc.RpcMethodHandler]
@@ -62,7 +62,7 @@ class LocalCalls:
         """Take the handlers of a service."""
         for name, handler in handlers.items():
             method = f"/{service}/{name}"
-            self._methods[name] = (method, self._door.guarded(method, handler))
+            self._methods[name] = (method, self._interceptor.guarded(method, handler))
 
     async def start(self) -> None:
         """Listen.
@@ -138,7 +138,7 @@ class LocalCalls:
 
 
 class LocalCall:
-    """What a handler and the door know of a call; as gRPC's context, as far as it is used."""
+    """What handler and interceptor know of a call; as gRPC's context, as far as it is used."""
 
     def __init__(self, uid: int) -> None:
         """A call of the user at the other end of the socket."""

@@ -1,7 +1,7 @@
 """Servers: their ports, how they authenticate callers, and their limits.
 
-Every server has a door (see `door`). A port without TLS is a unix socket, or a loopback
-port that needs a flag of its own.
+Every server has an interceptor (see `interceptor`). A port without TLS is a unix socket, or a
+loopback port that needs a flag of its own.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dlsched.core.errors import BadInput, DlschedError, NotTrusted, Unavailable
 from dlsched.rpc.authentication import Authenticator
 from dlsched.rpc.authorisation import RULES, Rule
 from dlsched.rpc.connection_limits import ConnectionLimits
-from dlsched.rpc.door import Door
 from dlsched.rpc.endpoint import MAX_MESSAGE_BYTES, Endpoint, parse_endpoint
+from dlsched.rpc.interceptor import CallInterceptor
 from dlsched.rpc.login import take_path
 from dlsched.rpc.tls import DenyList, KeyFiles, Stamp
 from dlsched.rpc.tokens import LocalTokens, TokenStore
@@ -66,13 +66,13 @@ class ServerTrust:
     socket_mode: int = 0o666  # of unix sockets: calls need a token in any case
 
 
-def new_door(
+def new_interceptor(
     trust: ServerTrust,
     *,
     rules: Mapping[str, Rule] = RULES,
     connections: ConnectionLimits | None = None,
-) -> Door:
-    """A door that checks every call against the rules, by full method name."""
+) -> CallInterceptor:
+    """An interceptor that checks every call against the rules, by full method name."""
     authenticator = Authenticator(
         insecure_loopback=trust.insecure_loopback,
         local=trust.local,
@@ -80,7 +80,7 @@ def new_door(
         denied=DenyList(trust.denied),
         operators=trust.operators,
     )
-    return Door(authenticator, rules, connections)
+    return CallInterceptor(authenticator, rules, connections)
 
 
 def new_server(
@@ -88,11 +88,11 @@ def new_server(
     *,
     rules: Mapping[str, Rule] = RULES,
     connections: ConnectionLimits | None = None,
-    door: Door | None = None,
+    interceptor: CallInterceptor | None = None,
 ) -> aio.Server:
-    """A server behind a door; without one, behind a door of its own."""
-    door = door or new_door(trust, rules=rules, connections=connections)
-    return aio.server(interceptors=(door,), options=BOUNDS)
+    """A server behind an interceptor; without one, behind one of its own."""
+    interceptor = interceptor or new_interceptor(trust, rules=rules, connections=connections)
+    return aio.server(interceptors=(interceptor,), options=BOUNDS)
 
 
 def add_ports(server: aio.Server, listen: Sequence[str], trust: ServerTrust) -> list[int]:

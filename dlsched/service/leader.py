@@ -19,10 +19,10 @@ from dlsched.client.submission.services import Terms
 from dlsched.core.errors import DlschedError, plural
 from dlsched.job.job import Job
 from dlsched.policies.services.replicas import Replicas, Warmth
-from dlsched.service.desk import Desk, Slot
-from dlsched.service.http_door import MOST_HEAD, Declined, Door
+from dlsched.service.http_server import MOST_HEAD, Declined, HttpServer
 from dlsched.service.rendezvous import Rendezvous
 from dlsched.service.replica_jobs import ReplicaJobs
+from dlsched.service.request_queue import RequestQueue, Slot
 from dlsched.service.scaler import Scaler
 
 TICK_S = 0.5
@@ -48,7 +48,7 @@ class Leader:
     host: str
     _scaler: Scaler = field(init=False)
     _replicas: Replicas = field(init=False)
-    _desk: Desk = field(init=False)
+    _requests: RequestQueue = field(init=False)
     _slots: dict[int, set[Slot]] = field(default_factory=dict)
     _secret: str = ""
     _met: set[int] = field(default_factory=set)  # replicas whose present job has greeted
@@ -61,7 +61,7 @@ class Leader:
         terms = self.terms
         self._scaler = Scaler(terms)
         self._replicas = Replicas(least=terms.least, most=terms.most, idle_s=terms.idle)
-        self._desk = Desk(
+        self._requests = RequestQueue(
             most=terms.queue,
             longest_s=max(LONGEST_WAIT_S, 10 * terms.within),
             usable=lambda: frozenset(self._replicas.usable(self._scaler.needed)),
@@ -75,11 +75,11 @@ class Leader:
         Raises:
             DlschedError: replicas never come to answer.
         """
-        terms, door = self.terms, Door(self._answer)
+        terms, server = self.terms, HttpServer(self._answer)
         before = Rendezvous.read(self.jobs.folder)
         self._secret = secrets.token_hex(16) if before is None else before.secret
         inner = await asyncio.start_server(self._meet, self.host, 0, limit=MOST_HEAD)
-        outer = await asyncio.start_server(door.meet, terms.host, terms.port, limit=MOST_HEAD)
+        outer = await asyncio.start_server(server.serve, terms.host, terms.port, limit=MOST_HEAD)
         async with inner, outer:
             port = inner.sockets[0].getsockname()[1]
             Rendezvous(host=self.host, port=port, secret=self._secret).write(self.jobs.folder)
@@ -100,14 +100,14 @@ class Leader:
         return {
             **self._scaler.figures(time.monotonic()),
             "replicas": float(len(self._slots)),
-            "queued": float(self._desk.waiting),
+            "queued": float(self._requests.waiting),
         }
 
     async def _go_on(self) -> None:
         """Close windows, start replicas that are needed, look after those that are there."""
         now = time.monotonic()
         self._scaler.go_on(now)
-        self._desk.match()
+        self._requests.match()
         if now - self._looked_at >= LOOK_S:
             self._looked_at = now
             if self._declined:
@@ -148,7 +148,7 @@ class Leader:
         self._scaler.arrived()
         seconds = math.inf
         try:
-            found = await self._desk.ask(request)
+            found = await self._requests.ask(request)
             seconds = time.monotonic() - began
             return found
         except Declined as refused:
@@ -176,7 +176,7 @@ class Leader:
             self._failures = 0
             _say(f"replica {number} takes requests")
         try:
-            await self._desk.serve(slot)
+            await self._requests.serve(slot)
         except asyncio.CancelledError:  # the leader ends
             return
         finally:

@@ -1,7 +1,7 @@
 """The parent of the workers: it owns the block of device memory, and says which has the device.
 
 Requests are JSON: {"service": NAME, "input": nested lists}; answers {"output": nested lists,
-"switched": whether the training was stopped for it}. How they are sent, `talks` says.
+"switched": whether the training was stopped for it}. How they are sent, `client_protocols` says.
 
 It runs on CPUs only: the block stands for the memory of a GPU. There it would be one allocation,
 exported to the workers by CUDA's IPC, and groups would be copied on a stream of their own with an
@@ -25,9 +25,9 @@ import torch.multiprocessing as processes
 
 from dlsched.core.errors import BadInput
 from dlsched.policies.node.pipeswitch.switching import IDLE_S, TRAINING, Do, SwitchedGpu
+from dlsched.switch.client_protocols import ClientProtocol, Http, Lines
 from dlsched.switch.layout import Layout, layout_of
 from dlsched.switch.program import OF_TRAININGS, load
-from dlsched.switch.talks import Http, Lines, Talk
 from dlsched.switch.worker import host_copy, inference_worker, training_worker
 
 HTTP = "http"
@@ -83,7 +83,7 @@ class Controller:
         self._requests: dict[int, _Request] = {}
         self._count = self._turn = 0
         self._serving: tuple[int, Connection] | None = None
-        self._talks: dict[socket.socket, Talk] = {}
+        self._clients: dict[socket.socket, ClientProtocol] = {}
         self._listener = _listen_http() if path == HTTP else _listen(path)
         self._path = path
         self._events = selectors.DefaultSelector()
@@ -178,13 +178,13 @@ class Controller:
 
     def _accept(self, listener: socket.socket) -> None:
         client, _ = listener.accept()
-        self._talks[client] = Http() if self._path == HTTP else Lines()
+        self._clients[client] = Http() if self._path == HTTP else Lines()
         self._events.register(client, selectors.EVENT_READ, self._asked)
 
     def _asked(self, client: socket.socket) -> None:
         try:
             data = client.recv(65536)
-            requests = self._talks[client].fed(data)
+            requests = self._clients[client].fed(data)
         except (OSError, ValueError) as error:
             self._tell(client, {"error": str(error)})
             self._leave(client)
@@ -206,18 +206,18 @@ class Controller:
             self._do(self.gpu.requested(self._count, service))
 
     def _tell(self, client: socket.socket, answer: Mapping[str, object]) -> None:
-        talk = self._talks.get(client)
-        if talk is None:
+        protocol = self._clients.get(client)
+        if protocol is None:
             return  # it has gone
         try:
-            client.sendall(talk.answer(answer))
+            client.sendall(protocol.answer(answer))
         except OSError:
             return  # it has gone
-        if talk.once:
+        if protocol.once:
             self._leave(client)
 
     def _leave(self, client: socket.socket) -> None:
-        if self._talks.pop(client, None) is not None:
+        if self._clients.pop(client, None) is not None:
             self._events.unregister(client)
             client.close()
 

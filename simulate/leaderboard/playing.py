@@ -121,7 +121,7 @@ def play(
             by_policy = {each.policy: each.label for each in group}
             for result in runs.results:
                 track, load, seed, _ = traces[result.trace]
-                summaries[track, load, seed, by_policy[result.policy]] = _told(result)
+                summaries[track, load, seed, by_policy[result.policy]] = _summary_of(result)
     return Played(division, tuple(entries), tuple(tracks), summaries, tuple(failures))
 
 
@@ -161,7 +161,7 @@ def _groups(entries: Sequence[Entry]) -> list[list[Entry]]:
     return list(groups.values())
 
 
-def _told(result: ReplayResult) -> dict[str, Any]:
+def _summary_of(result: ReplayResult) -> dict[str, Any]:
     """The summary, and what a decision costs."""
     summary = dict(result.summary)
     decisions = summary.get("decisions") or math.nan

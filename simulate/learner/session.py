@@ -183,7 +183,7 @@ class Session:
         content = io.BytesIO()
         state = {
             "format": FORMAT,
-            "told": json.dumps(self._told(), sort_keys=True),
+            "told": json.dumps(self._must_be_same(), sort_keys=True),
             "learner": self._learner.state_dict(),
             "world": self._world.state_dict(),
             "episodes": dict(self._episodes),
@@ -210,7 +210,7 @@ class Session:
             raise BadInput(f"{name}: is no state of a training") from error
         if known != FORMAT:
             raise BadInput(f"{name}: of version {known}; this version of dlsched reads {FORMAT}")
-        for key, value in self._told().items():
+        for key, value in self._must_be_same().items():
             if told.get(key) != value:
                 raise BadInput(
                     f"{name}: its training has {key} {_short(told.get(key))}, not {_short(value)}"
@@ -223,7 +223,7 @@ class Session:
         weights, biases = ([each.numpy() for each in layers] for layers in state["best"])
         self.best = Network("the best network", self._world.schema, weights, biases, self.record())
 
-    def _told(self) -> dict[str, Any]:
+    def _must_be_same(self) -> dict[str, Any]:
         """What must be the same in a training that goes on."""
         told = json.loads(json.dumps(self.record()))
         del told["updates"]

@@ -110,7 +110,7 @@ class _Far:
 
     def __init__(self, runs: Sequence[Run], ended: Counts, on_progress: Progress) -> None:
         self._runs, self._ended, self._on_progress = runs, ended, on_progress
-        self._told = [0] * len(runs)
+        self._reported = [0] * len(runs)
 
     def told_until_some_end(self, waiting: Collection[Job]) -> Collection[Job]:
         """Those that are done, once there are any; meanwhile, tell what has changed."""
@@ -118,8 +118,8 @@ class _Far:
         while not done:
             done = wait(waiting, LOOK_S, FIRST_COMPLETED).done
             for place, count in enumerate(self._ended):
-                if count != self._told[place]:
-                    self._told[place] = count
+                if count != self._reported[place]:
+                    self._reported[place] = count
                     self._on_progress(self._runs[place], count)
         return done
 

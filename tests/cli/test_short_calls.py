@@ -14,7 +14,7 @@ import pytest
 
 from dlsched.rpc.local_calls import LocalCalls
 from dlsched.rpc.local_frames import calls_path
-from dlsched.rpc.server import ServerTrust, new_door
+from dlsched.rpc.server import ServerTrust, new_interceptor
 from dlsched.rpc.v1 import control_pb2 as pb
 from dlsched.rpc.v1.control_pb2_grpc import ControlServicer, add_ControlServicer_to_server
 
@@ -47,8 +47,8 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     loops: list[asyncio.AbstractEventLoop] = []
 
     async def serve() -> None:
-        door = new_door(ServerTrust(insecure_loopback=False))
-        calls = LocalCalls(Path(calls_path(path)), door)
+        interceptor = new_interceptor(ServerTrust(insecure_loopback=False))
+        calls = LocalCalls(Path(calls_path(path)), interceptor)
         add_ControlServicer_to_server(Control(), calls)
         await calls.start()
         loops.append(asyncio.get_running_loop())

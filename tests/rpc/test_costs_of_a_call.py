@@ -12,7 +12,7 @@ import grpc
 from dlsched.protocol import messages as m
 from dlsched.rpc.conversion import from_wire, to_wire
 from dlsched.rpc.identity import ROLE_KEY, node
-from dlsched.rpc.server import ServerTrust, new_door
+from dlsched.rpc.server import ServerTrust, new_interceptor
 from dlsched.rpc.v1 import node_pb2
 from tests.counting import python_calls
 
@@ -70,9 +70,9 @@ def test_a_sync_passes_the_door_in_few_calls() -> None:
         yield raw
 
     async def work() -> None:
-        door = new_door(ServerTrust(insecure_loopback=True))
+        interceptor = new_interceptor(ServerTrust(insecure_loopback=True))
         handler = grpc.unary_unary_rpc_method_handler(answer, node_pb2.SyncRequest.FromString)
-        guarded = door.guarded("/dlsched.v1.Leader/Sync", handler)
+        guarded = interceptor.guarded("/dlsched.v1.Leader/Sync", handler)
 
         def once() -> None:
             with contextlib.suppress(StopIteration):

@@ -1,4 +1,4 @@
-"""Calls on the local socket without gRPC: the same door, the same answers."""
+"""Calls on the local socket without gRPC: the same interceptor, the same answers."""
 
 # ruff: noqa: N802  # methods have the names of the wire
 
@@ -24,7 +24,7 @@ from dlsched.rpc.identity import Identity, identity_of
 from dlsched.rpc.local_calls import LocalCalls
 from dlsched.rpc.local_frames import FRAME, REFUSED, calls_path, head_of, parsed_refusal
 from dlsched.rpc.request_bounds import byte_bound
-from dlsched.rpc.server import ServerTrust, new_door
+from dlsched.rpc.server import ServerTrust, new_interceptor
 from dlsched.rpc.v1 import control_pb2, control_pb2_grpc
 
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -71,10 +71,10 @@ class Control(control_pb2_grpc.ControlServicer):  # type: ignore[misc]  # genera
 
 @contextlib.asynccontextmanager
 async def serving(
-    place: Path, control: Control | None = None, **of_door: Any
+    place: Path, control: Control | None = None, **of_interceptor: Any
 ) -> AsyncIterator[Control]:
     control = control or Control()
-    calls = LocalCalls(Path(calls_path(f"{place}/d.sock")), new_door(OPEN, **of_door))
+    calls = LocalCalls(Path(calls_path(f"{place}/d.sock")), new_interceptor(OPEN, **of_interceptor))
     control_pb2_grpc.add_ControlServicer_to_server(control, calls)
     await calls.start()
     try:

@@ -69,7 +69,7 @@ def reproduce_command(
     if page is not None:
         save([page_of(found).encode()], str(page))
     if as_json:
-        rows = [{**_told(each), "figures": [row.told() for row in rows]} for each, rows in found]
+        rows = [{**_as_json(each), "figures": [row.told() for row in rows]} for each, rows in found]
         typer.echo(json.dumps({"schema": SCHEMA, "reproductions": rows}, allow_nan=False))
     else:
         for each, compared in found:
@@ -78,7 +78,7 @@ def reproduce_command(
         raise SystemExit(1)
 
 
-def _told(each: Reproduction) -> dict[str, object]:
+def _as_json(each: Reproduction) -> dict[str, object]:
     return {
         "name": each.name,
         "system": each.system,
@@ -91,7 +91,7 @@ def _told(each: Reproduction) -> dict[str, object]:
 def _list(known: Iterable[Reproduction], folder: Path | None, *, as_json: bool) -> None:
     all_of_them = list(known)
     if as_json:
-        rows = [{**_told(each), "missing": each.missing(folder) or None} for each in all_of_them]
+        rows = [{**_as_json(each), "missing": each.missing(folder) or None} for each in all_of_them]
         typer.echo(json.dumps({"schema": SCHEMA, "reproductions": rows}, allow_nan=False))
         return
     table = TextTable()

@@ -101,7 +101,7 @@ def plan_command(
     found = {seed: each.best() for seed, each in searches.items()}
     best = min(found.values(), key=lambda each: each.score)
     tried = sum(each.tried for each in searches.values())
-    told = {"schema": "dlsched.plan/1", "model": training.name} | _told(devices, best, uniform)
+    told = {"schema": "dlsched.plan/1", "model": training.name} | _as_json(devices, best, uniform)
     told["plans_tried"] = tried
     if len(seeds) > 1:
         told["iteration_us_by_seed"] = {seed: each.iteration_us for seed, each in found.items()}
@@ -135,7 +135,7 @@ def _device(devices: Devices, number: int) -> str:
     return f"{devices.types[number]}-{number}"
 
 
-def _told(devices: Devices, best: Planned, uniform: Mapping[str, Planned]) -> dict[str, object]:
+def _as_json(devices: Devices, best: Planned, uniform: Mapping[str, Planned]) -> dict[str, object]:
     return {
         "devices": [
             {"name": _device(devices, number), "type": gpu_type, "node": devices.nodes[number]}

@@ -170,27 +170,27 @@ class Attachment:
         target.window.CopyFrom(self._window())
         target.taken, target.again = self._position, self._attached
         first = wire.AttachInput(target=target)
-        talk = Conversation(self._connection, "Attach", first, patient=not self._lost_at)
+        conversation = Conversation(self._connection, "Attach", first, patient=not self._lost_at)
         joined = False
         try:
             while True:
-                sources = [talk.readable, self._woken]
+                sources = [conversation.readable, self._woken]
                 if joined and self._takes_input:
                     sources.append(self._input)
                 readable, _, _ = select.select(sources, [], [])
-                if self._woken in readable and self._pass_signals(talk if joined else None):
+                if self._woken in readable and self._pass_signals(conversation if joined else None):
                     return AttachEnded(detached=True)
-                if talk.readable in readable:
-                    for answer in _answers(talk):
+                if conversation.readable in readable:
+                    for answer in _answers(conversation):
                         joined = joined or answer.HasField("attached")
-                        end = self._take(answer, talk)
+                        end = self._take(answer, conversation)
                         if end is not None:
                             return end
-                    self._tell_taken(talk)
-                if self._input in readable and self._read_input(talk):
+                    self._tell_taken(conversation)
+                if self._input in readable and self._read_input(conversation):
                     return AttachEnded(detached=True)
         finally:
-            talk.close()
+            conversation.close()
 
     @property
     def _takes_input(self) -> bool:
@@ -210,11 +210,11 @@ class Attachment:
 
     # -- from the job --------------------------------------------------------------------------
 
-    def _take(self, answer: wire.AttachOutput, talk: Conversation) -> AttachEnded | None:
+    def _take(self, answer: wire.AttachOutput, conversation: Conversation) -> AttachEnded | None:
         if answer.waits:
             self._told.waits(answer.waits)
         if answer.HasField("attached"):
-            self._join(answer.attached, talk)
+            self._join(answer.attached, conversation)
         if answer.HasField("taken"):
             self._forget_input(answer.taken)
         if answer.notice:
@@ -231,14 +231,14 @@ class Attachment:
         code = 128 + end.signal if end.signal else end.code
         return AttachEnded(code=code, why=end.why, is_told=self._noticed.startswith(end.why))
 
-    def _join(self, attached: wire.Attached, talk: Conversation) -> None:
+    def _join(self, attached: wire.Attached, conversation: Conversation) -> None:
         self._target.ticket = attached.ticket
         self._target.node = attached.node
         self._target.wait = False
         self._position = self._told_taken = attached.position
         if self._attached:
             self._forget_input(attached.taken)
-            self._send_input(talk, bytes(self._kept))
+            self._send_input(conversation, bytes(self._kept))
             self._told.again()
         else:
             self._given = attached.taken
@@ -249,21 +249,21 @@ class Attachment:
                 self._stack.enter_context(raw(self._input))
         self._lost_at = 0.0
         if not self._input_open:
-            talk.send(wire.AttachInput(end=True))
+            conversation.send(wire.AttachInput(end=True))
 
     def _write(self, data: bytes) -> None:
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(self._output, rest) :]
 
-    def _tell_taken(self, talk: Conversation) -> None:
+    def _tell_taken(self, conversation: Conversation) -> None:
         if self._position - self._told_taken >= TAKEN_EACH:
             self._told_taken = self._position
-            talk.send(wire.AttachInput(taken=self._position))
+            conversation.send(wire.AttachInput(taken=self._position))
 
     # -- to the job ----------------------------------------------------------------------------
 
-    def _read_input(self, talk: Conversation | None) -> bool:
+    def _read_input(self, conversation: Conversation | None) -> bool:
         """Read what there is of the input; return whether the user detaches.
 
         Without a connection the input is kept for the next one.
@@ -274,21 +274,21 @@ class Attachment:
             data = b""
         if not data:
             self._input_open = False
-            if talk is not None:
-                talk.send(wire.AttachInput(end=True))
+            if conversation is not None:
+                conversation.send(wire.AttachInput(end=True))
             return self.has_terminal
         if self.has_terminal:
             data = self._escapes.take(data)
             if self._escapes.help:
                 self._write(HELP_TEXT)
         self._kept += data
-        if talk is not None:
-            self._send_input(talk, data)
+        if conversation is not None:
+            self._send_input(conversation, data)
         return self._escapes.detach
 
-    def _send_input(self, talk: Conversation, data: bytes) -> None:
+    def _send_input(self, conversation: Conversation, data: bytes) -> None:
         for start in range(0, len(data), CHUNK):
-            talk.send(wire.AttachInput(data=data[start : start + CHUNK]))
+            conversation.send(wire.AttachInput(data=data[start : start + CHUNK]))
 
     def _forget_input(self, given: int) -> None:
         if given > self._given:
@@ -309,29 +309,29 @@ class Attachment:
         for number in numbers:
             self._stack.callback(signal.signal, number, signal.signal(number, caught))
 
-    def _pass_signals(self, talk: Conversation | None) -> bool:
+    def _pass_signals(self, conversation: Conversation | None) -> bool:
         """Do what signals ask for, as far as there is a connection; return whether to leave."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._woken, 4096)
         signals, self._signals = dict.fromkeys(self._signals), []
         if self.has_terminal and not signals.keys().isdisjoint(_LEAVE):
             return True
-        if talk is not None:
+        if conversation is not None:
             for number in signals:
                 if number == signal.SIGWINCH:
-                    talk.send(wire.AttachInput(window=self._window()))
+                    conversation.send(wire.AttachInput(window=self._window()))
                 else:
-                    talk.send(wire.AttachInput(signal=number))
+                    conversation.send(wire.AttachInput(signal=number))
         return False
 
 
-def _answers(talk: Conversation) -> list[Any]:
+def _answers(conversation: Conversation) -> list[Any]:
     """The answers that have come.
 
     Raises:
         Unavailable: the call ended without an end of the process.
     """
     try:
-        return talk.answers()
+        return conversation.answers()
     except EOFError:
         raise Unavailable("lost the connection to the job") from None

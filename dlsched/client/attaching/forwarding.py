@@ -54,14 +54,14 @@ class Forwarding:
         """
         outgoing: SimpleQueue[Any] = SimpleQueue()
         outgoing.put(wire.AttachInput(target=self._target))
-        talk = self._connection.converse("Forward", iter(outgoing.get, None))
+        call = self._connection.converse("Forward", iter(outgoing.get, None))
         try:
-            for answer in talk:
+            for answer in call:
                 if answer.HasField("attached"):
                     return str(answer.attached.node)
         finally:
             outgoing.put(None)
-            talk.close()
+            call.close()
         raise DlschedError("the daemon has closed the connection")
 
     def serve(self, on_refused: Callable[[str], bool], over: threading.Event) -> None:
@@ -106,10 +106,10 @@ class Forwarding:
             DlschedError: the job or the daemon refuses it, or it was lost.
         """
         begun = SimpleQueue[bool]()  # what goes in first says whether to read from the client
-        talk = self._connection.converse("Forward", _requests(self._target, client, begun))
+        call = self._connection.converse("Forward", _requests(self._target, client, begun))
         is_begun = False
         try:
-            for answer in talk:
+            for answer in call:
                 if answer.HasField("attached"):
                     is_begun = True
                     begun.put(True)
@@ -126,7 +126,7 @@ class Forwarding:
             if is_begun:
                 with contextlib.suppress(OSError):
                     client.shutdown(socket.SHUT_RDWR)  # wakes the thread that reads from it
-            talk.close()
+            call.close()
         return True
 
 

@@ -182,7 +182,7 @@ class Attachments:
                 passing.result()  # raises if a message of the client was refused
             if isinstance(error, asyncio.CancelledError):
                 raise
-            raise _told(error, node) from None
+            raise _error_for_client(error, node) from None
         finally:
             passing.cancel()
             call.cancel()
@@ -217,7 +217,7 @@ async def _pass_on(
         raise
 
 
-def _told(error: grpc.aio.AioRpcError, node: NodeName) -> Exception:
+def _error_for_client(error: grpc.aio.AioRpcError, node: NodeName) -> Exception:
     """What the client gets to know of an agent's error."""
     code, text = error.code(), error.details() or ""
     if code not in _AWAY:

@@ -186,7 +186,7 @@ class _Match:
 
 
 def check_filter(wanted: control_pb2.Filter) -> None:
-    """Check the words of a filter; the door has counted them.
+    """Check the words of a filter; the interceptor has counted them.
 
     Raises:
         BadInput: one is too long, or a pattern has too many stars.

@@ -39,11 +39,11 @@ class TimeWarnings:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._watched: set[JobId] = set()
-        self._told: set[tuple[RunId, str]] = set()
+        self._warned: set[tuple[RunId, str]] = set()
 
     def term_began(self) -> None:
         """Watch every job of a new term."""
-        self._watched, self._told = set(), set()
+        self._watched, self._warned = set(), set()
         jobs = set(self._cluster.driver.committed.jobs)
         self.committed(jobs, asking(self._cluster, jobs))
 
@@ -76,7 +76,7 @@ class TimeWarnings:
                 this = (run.key.run_id, event)
                 live.add(this)
                 used_s = driver.table.of(job).clock.seconds(now)
-                if limit_s is None or this in self._told or used_s < PARTS[event] * limit_s:
+                if limit_s is None or this in self._warned or used_s < PARTS[event] * limit_s:
                     continue
                 if not await self._was_told(job, *this):
                     text = f"{used_s:.0f} s of {limit_s:.0f} s"
@@ -89,8 +89,8 @@ class TimeWarnings:
                         at=wall(), user=row.request.user,
                     )  # fmt: skip
                     await driver.attach(note, notice)
-                self._told.add(this)
-        self._told &= live
+                self._warned.add(this)
+        self._warned &= live
 
     async def _was_told(self, job: JobId, run_id: RunId, event: str) -> bool:
         """Whether the events of a job say that its user was told in this run."""

@@ -56,13 +56,13 @@ def decide(snapshot: LiveSnapshot, cpu_clock: Callable[[], float] | None = None)
     waits = ctx.table.status[cycle.active] == WAITING
     has_work = waits.any() or (len(waits) > 0 and not cycle.parts.rest)
     allocation = cycle.decide() if has_work else Allocation()
-    return _told(prepared, allocation)
+    return _decided(prepared, allocation)
 
 
 # -- the answer -----------------------------------------------------------------------------------
 
 
-def _told(prepared: PreparedRound, allocation: Allocation) -> Decided:
+def _decided(prepared: PreparedRound, allocation: Allocation) -> Decided:
     snapshot, ctx = prepared.snapshot, prepared.ctx
     jobs: list[int] = snapshot.table.job.tolist()
     held = ctx.occupancy.held

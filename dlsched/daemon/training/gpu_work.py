@@ -66,7 +66,7 @@ class GpuWatch:
             sums.busy_gpu_s += gpus * passed_s * use
             sums.since_s += passed_s
             if idle.note(job, run.key.run_id, use, passed_s, self._cluster.settings.idle):
-                rows.append(self._told(run, gpus, idle))
+                rows.append(self._idle_event(run, gpus, idle))
         idle.keep(running)
         rows += self._due(running)
         if rows:
@@ -83,7 +83,7 @@ class GpuWatch:
             if run is not None and run.released and not run.suspended and run.stop is None:
                 yield run
 
-    def _told(self, run: Run, gpus: int, idle: IdleGpus) -> Event:
+    def _idle_event(self, run: Run, gpus: int, idle: IdleGpus) -> Event:
         job, rule = run.key.job, self._cluster.settings.idle
         minutes = idle.idle_s(job) / 60.0
         text = (

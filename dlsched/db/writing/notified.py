@@ -55,7 +55,7 @@ def notices_of(
         array = None if "array_tasks" in wanted else notify.array_job
         if array is not None and {"end", "fail"} & wanted:
             wanted |= {"end"}  # an element's end may be that of the whole array
-        for event, text in _told(before.jobs.get(number), job, after, wanted):
+        for event, text in _wanted_events(before.jobs.get(number), job, after, wanted):
             notice = Notice(
                 job=number,
                 event=event,
@@ -81,7 +81,7 @@ def notices_of(
     return found
 
 
-def _told(
+def _wanted_events(
     old: Job | None, job: Job, after: Ledger, wanted: frozenset[str]
 ) -> Iterator[tuple[str, str]]:
     """Event and text of what one job's user wants to be told of its changes."""

@@ -51,7 +51,7 @@ class StartCheck:
             health: the site's check.
             told: is called when there is a result.
         """
-        self._name, self._health, self._told = m.NodeName(settings.name), health, told
+        self._name, self._health, self._on_result = m.NodeName(settings.name), health, told
         # beside the runs, whose folders an agent reads at its start: on the same disks
         self._folders = (
             os.path.join(os.path.abspath(settings.state_dir), "check"),
@@ -75,7 +75,7 @@ class StartCheck:
             self._next_at = clock.boottime() + EVERY_S
         log.info("start-check node=%s failed=%r", self._name, why)
         self._result = why
-        self._told()
+        self._on_result()
 
     def take_result(self) -> str | None:
         """Why the last check failed, empty when it passed; None when that has been taken."""

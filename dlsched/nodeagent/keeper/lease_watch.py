@@ -52,9 +52,9 @@ class LeaseWatch:
         except OSError:
             self.deadline = clock.boottime()
         else:
-            self._loop.watch(fd, lambda _mask: self._told(fd))
+            self._loop.watch(fd, lambda _mask: self._folder_changed(fd))
 
-    def _told(self, fd: int) -> None:
+    def _folder_changed(self, fd: int) -> None:
         with contextlib.suppress(BlockingIOError):
             os.read(fd, 65536)
         self._changed()

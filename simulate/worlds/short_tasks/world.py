@@ -77,7 +77,7 @@ class World:
         self._random = np.random.default_rng((options.seed, 3))
         servers = len(self.servers)
         self._tried: tuple[Ints, Ints] = (np.zeros(servers, np.int64), np.zeros(servers, np.int64))
-        self._told = [self._matrix(number, 0.0) for number in range(servers)]
+        self._last_reports = [self._matrix(number, 0.0) for number in range(servers)]
         self._agenda: list[tuple[float, int, int, Copy | None]] = []
         self._events = 0
         self._tasks = 0
@@ -131,8 +131,8 @@ class World:
     def _report(self, server: int, share: float) -> None:
         """Tell all schedulers the waits of a server if they have changed by more than a share."""
         matrix = self._matrix(server, self.now)
-        if share < 0 or has_changed(self._told[server], matrix, share):
-            self._told[server] = matrix
+        if share < 0 or has_changed(self._last_reports[server], matrix, share):
+            self._last_reports[server] = matrix
             self.outcome.counts["reports"] += 1
             for scheduler in self._schedulers:
                 scheduler.told(server, matrix, self.now)

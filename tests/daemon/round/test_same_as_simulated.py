@@ -182,7 +182,7 @@ def compare(
     table = result.jobs
     fits = table.status == "completed"
     if not fits.all():
-        return  # a job that never fits is refused at the door, which is not the round's business
+        return  # a job that never fits is refused at once, which is not the round's business
     driver.run()
     for row in range(len(jobs)):
         job = row + 1

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dlsched.composition.settings import Costs
 from dlsched.core.cluster.description import parse_cluster_spec
 from dlsched.core.speed.throughput_table import JobKind, Measurement, ThroughputTable
-from dlsched.policies.scheduling.elasticflow.admission import Door
+from dlsched.policies.scheduling.elasticflow.admission import AdmissionControl
 from dlsched.policies.scheduling.elasticflow.planner import Planner
 from dlsched.policies.scheduling.elasticflow.planning import Demand, Plan, Sizes, plan
 from dlsched.policies.scheduling.elasticflow.policy import ElasticFlow, ElasticFlowOptions
@@ -141,7 +141,7 @@ def test_the_example_of_three_jobs_on_four_gpus() -> None:
     plans, _ = planner.plan_all([first, second])
     assert [each.first for each in plans] == [2, 2]
     assert [each.real_end for each in plans] == [1797.0, 1580.0]
-    answers = Door([], planner, arrivals="one-by-one").ask([first, second, third])
+    answers = AdmissionControl([], planner, arrivals="one-by-one").ask([first, second, third])
     assert [answer.enters for answer in answers] == [True, True, False]
 
 
@@ -254,11 +254,13 @@ def test_the_plans_of_a_promise_stay_where_planning_anew_breaks_it() -> None:
     planner = Planner(4, 10.0)
     behind = Demand(1000.0, 100.0, sizes(total=4))
     kept = Plan(Steps.always(2), 100.0, 100.0, keeps=True)
-    door = Door([behind], planner, arrivals="one-by-one", promised={0: kept})
-    answers = door.ask([Demand(200.0, 100.0, sizes(total=4)), Demand(10.0, 100.0, sizes(total=4))])
+    control = AdmissionControl([behind], planner, arrivals="one-by-one", promised={0: kept})
+    answers = control.ask(
+        [Demand(200.0, 100.0, sizes(total=4)), Demand(10.0, 100.0, sizes(total=4))]
+    )
     assert [answer.enters for answer in answers] == [True, False]
-    assert door.plans[0] is kept
-    assert as_steps(door.plans[1]) == [(0.0, 2)]
+    assert control.plans[0] is kept
+    assert as_steps(control.plans[1]) == [(0.0, 2)]
     assert answers[1].earliest == 110.0
 
 
@@ -266,9 +268,9 @@ def test_strictly_no_job_enters_while_one_that_is_there_is_late() -> None:
     late = Demand(1000.0, 100.0, sizes(total=4))
     new = [Demand(10.0, 900.0, sizes(total=4)), Demand(10.0, FOREVER, sizes(total=4))]
     for arrivals, enters in (("one-by-one", True), ("strict", False)):
-        answers = Door([late], Planner(4, 10.0), arrivals=arrivals).ask(new)
+        answers = AdmissionControl([late], Planner(4, 10.0), arrivals=arrivals).ask(new)
         assert [answer.enters for answer in answers] == [enters, enters]
-    answers = Door([], Planner(4, 10.0), arrivals="strict").ask([late, *new])
+    answers = AdmissionControl([], Planner(4, 10.0), arrivals="strict").ask([late, *new])
     assert [answer.enters for answer in answers] == [False, True, True]
 
 

@@ -360,7 +360,7 @@ def _lines(cluster: Cluster, row: Job, fields: Values) -> list[str]:
             old = getattr(row.terms, field)
         else:
             old = table.field(row, field)
-        write = _duration if field.endswith("_s") else _moment if field.endswith("_at") else _told
+        write = _duration if field.endswith("_s") else _moment if field.endswith("_at") else _text
         what = field.removesuffix("_s").removesuffix("_at").replace("_", " ")
         (same if old == value else lines).append(f"{what} {write(old)} -> {write(value)}")
     return lines or same
@@ -374,7 +374,7 @@ def _moment(at: float | None) -> str:
     return "none" if at is None else datetime.fromtimestamp(at, UTC).isoformat(" ", "seconds")
 
 
-def _told(value: Any) -> str:
+def _text(value: Any) -> str:
     if value is None or value in ("", ()):
         return "none"
     if isinstance(value, float):

@@ -42,7 +42,7 @@ def answer(question: Question) -> list[Outcome]:
         each.future.look(1.0, max(share, 0.0))
     for factor, _ in SCENARIOS[1:]:
         for each in asked:
-            if each.needs_interval and not each.future.outlook.was_cut:
+            if each.needs_interval and not each.future.scenarios.was_cut:
                 each.future.look(factor, until - time.monotonic(), only=each.is_alone)
     found = [
         replace(each.outcome(asked[0]), latest_submit=each.latest_submit(until)) for each in asked
@@ -90,7 +90,7 @@ class _Asked:
             others_later_s=future.others_later_s(first.future),
             reward=future.reward,
             others_reward=future.others_reward(first.future),
-            was_cut=future.outlook.was_cut,
+            was_cut=future.scenarios.was_cut,
             **self._figures(),
             **more,
         )
@@ -114,10 +114,10 @@ class _Asked:
         return self.future.latest_submit(prepared.ctx.now, until, unsubmitted=unsubmitted)
 
     def _figures(self) -> dict[str, Any]:
-        outlook, ctx = self.future.outlook, self._prepared.ctx
-        ends = outlook.ends[0]
+        scenarios, ctx = self.future.scenarios, self._prepared.ctx
+        ends = scenarios.ends[0]
         known = ~np.isnan(ends)
-        jct = (ends - ctx.table.submit_time[outlook.rows])[known]
+        jct = (ends - ctx.table.submit_time[scenarios.rows])[known]
         found: dict[str, Any] = {"never": int((~known).sum()), "total": len(ends)}
         if jct.size:
             found["mean_jct_s"] = float(jct.mean())
@@ -126,23 +126,23 @@ class _Asked:
         return found
 
     def _jobs(self) -> dict[str, Any]:
-        future, outlook = self.future, self.future.outlook
+        future, scenarios = self.future, self.future.scenarios
         columns: dict[str, Any] = {
             "job": future.jobs,
-            "gpus": self._prepared.ctx.table.gang[outlook.rows],
-            "waits": outlook.pending.astype(np.int64),
-            "start": outlook.starts[0],
-            "end": outlook.ends[0],
+            "gpus": self._prepared.ctx.table.gang[scenarios.rows],
+            "waits": scenarios.pending.astype(np.int64),
+            "start": scenarios.starts[0],
+            "end": scenarios.ends[0],
         }
         for name, q in zip(("p10", "p90"), INTERVAL, strict=True):
-            columns[f"start_{name}"] = outlook.quantile(outlook.starts, q)
-            columns[f"end_{name}"] = outlook.quantile(outlook.ends, q)
-        first = np.where(outlook.pending, outlook.starts[0], outlook.ends[0])
-        order = np.lexsort((future.jobs, first, outlook.pending))[:MOST_JOBS]
+            columns[f"start_{name}"] = scenarios.quantile(scenarios.starts, q)
+            columns[f"end_{name}"] = scenarios.quantile(scenarios.ends, q)
+        first = np.where(scenarios.pending, scenarios.starts[0], scenarios.ends[0])
+        order = np.lexsort((future.jobs, first, scenarios.pending))[:MOST_JOBS]
         return {name: column[order] for name, column in columns.items()}
 
     def _blocks(self) -> dict[str, Any]:
-        blocks = self.future.outlook.segments
+        blocks = self.future.scenarios.segments
         if blocks is None:
             return {}
         jobs = self._prepared.snapshot.table.job

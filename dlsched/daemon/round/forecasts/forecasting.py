@@ -32,8 +32,8 @@ from dlsched.daemon.round.snapshot import LiveSnapshot
 from simulate.engine import Engine
 from simulate.forecast import forecaster, read
 from simulate.future import Future
-from simulate.outlook import Outlook
 from simulate.results.recorder import Recorder
+from simulate.scenarios import Scenarios
 from simulate.world import World
 
 HORIZON_S = 30 * 86400.0
@@ -166,18 +166,18 @@ def foreseen(
     if prepared is None:
         return []
     until = time.monotonic() + patience_s
-    outlook = Outlook(engine_of(prepared), snapshot.settings.unknown_s)
+    scenarios = Scenarios(engine_of(prepared), snapshot.settings.unknown_s)
     for factor, _ in SCENARIOS:
-        if not outlook.look(factor, horizon_s, until - time.monotonic()):
+        if not scenarios.look(factor, horizon_s, until - time.monotonic()):
             break
-    start, finish = outlook.starts[0], outlook.ends[0]
-    early, late = (outlook.quantile(outlook.starts, q) for q in INTERVAL)
-    first, last = (outlook.quantile(outlook.ends, q) for q in INTERVAL)
+    start, finish = scenarios.starts[0], scenarios.ends[0]
+    early, late = (scenarios.quantile(scenarios.starts, q) for q in INTERVAL)
+    first, last = (scenarios.quantile(scenarios.ends, q) for q in INTERVAL)
     basis = basis_of(prepared)
-    on_time = outlook.chance_to_meet_deadlines()
-    gpus, sources = prepared.ctx.table.gang[outlook.rows], _sources(prepared, outlook.rows)
-    refused = [outlook.refused.get(row, "") for row in outlook.rows.tolist()]
-    jobs = snapshot.table.job[outlook.rows]
+    on_time = scenarios.chance_to_meet_deadlines()
+    gpus, sources = prepared.ctx.table.gang[scenarios.rows], _sources(prepared, scenarios.rows)
+    refused = [scenarios.refused.get(row, "") for row in scenarios.rows.tolist()]
+    jobs = snapshot.table.job[scenarios.rows]
     columns = (
         *(jobs, start, finish, early, late, first, last, on_time, gpus),
         *(np.array(texts, np.object_) for texts in (sources, refused)),

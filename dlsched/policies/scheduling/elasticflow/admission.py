@@ -30,7 +30,7 @@ class Answer:
     earliest: float = float("nan")
 
 
-class Door:
+class AdmissionControl:
     """Lets jobs in, one after the other or all at once; jobs without deadline always.
 
     Attributes:

@@ -22,7 +22,7 @@ from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.stage import AdmissionPolicy
 from dlsched.core.units import Units
 from dlsched.core.walk.walk import Walk
-from dlsched.policies.scheduling.elasticflow.admission import Door, declined
+from dlsched.policies.scheduling.elasticflow.admission import AdmissionControl, declined
 from dlsched.policies.scheduling.elasticflow.demands import Demands
 from dlsched.policies.scheduling.elasticflow.layout import lay_out, start_waiting
 from dlsched.policies.scheduling.elasticflow.planner import Planner, by_deadline
@@ -116,20 +116,20 @@ class ElasticFlow(SchedulingPolicy[ElasticFlowOptions], AdmissionPolicy[ElasticF
             total = ctx.occupancy.free_in(ctx.pools.nodes[pool] & ctx.occupancy.open_nodes)
             total += int(there.gpus_now.sum())
             is_promise = self.options.arrivals == "one-by-one" and self.options.shares == "minimum"
-            door = Door(
+            control = AdmissionControl(
                 self._demands.of(there, total, ctx, start),
                 Planner(total, self._slot(ctx), self.options.shares),
                 arrivals=self.options.arrivals,
                 promised=self._promises.promised(there.rows.tolist(), start),
             )
             some = queue[new]
-            answers = door.ask(self._demands.of(some, total, ctx, start))
+            answers = control.ask(self._demands.of(some, total, ctx, start))
             enters[new] = [answer.enters for answer in answers]
             if is_promise:
                 rows = [*there.rows.tolist(), *queue.rows[new & enters].tolist()]
                 self._promises.promise(
-                    [rows[place] for place in sorted(door.promised)],
-                    [door.plans.get(place) for place in sorted(door.promised)],
+                    [rows[place] for place in sorted(control.promised)],
+                    [control.plans.get(place) for place in sorted(control.promised)],
                     start,
                 )
             for row, submit, answer in zip(

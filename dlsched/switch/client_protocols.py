@@ -9,7 +9,7 @@ from collections.abc import Mapping
 MOST_BYTES = 16 << 20  # of a request
 
 
-class Talk(ABC):
+class ClientProtocol(ABC):
     """What one client has sent so far.
 
     Attributes:
@@ -42,7 +42,7 @@ class Talk(ABC):
         """An answer as it is sent."""
 
 
-class Lines(Talk):
+class Lines(ClientProtocol):
     """A line for each request, and one for each answer."""
 
     def _requests(self) -> list[tuple[str, bytes]]:
@@ -54,7 +54,7 @@ class Lines(Talk):
         return json.dumps(found).encode() + b"\n"
 
 
-class Http(Talk):
+class Http(ClientProtocol):
     """`POST /SERVICE` with the document as its body."""
 
     once = True

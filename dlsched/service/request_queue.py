@@ -16,7 +16,7 @@ from http import HTTPStatus
 from typing import Any
 
 from dlsched.service.frames import read_frame, write_frame
-from dlsched.service.http_door import Declined
+from dlsched.service.http_server import Declined
 
 MOST_TRIES = 3  # replicas that may die over one request
 LONGEST_S = 600.0  # that a replica works on one request
@@ -42,7 +42,7 @@ class Slot:
 
 
 @dataclass(slots=True, kw_only=True)
-class Desk:
+class RequestQueue:
     """The queue and the slots.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""The door of a server: what happens to a call before its handler sees it.
+"""The interceptor of a server: what happens to a call before its handler sees it.
 
 In this order: the caller is identified and the method's rule is applied, from the transport alone;
 then the message is received, its bytes and elements are counted, and only then is it decoded.
@@ -121,7 +121,7 @@ class _Call:
             self.works = None
 
 
-class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
+class CallInterceptor(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
     """Stands in front of every handler of a server."""
 
     def __init__(
@@ -146,7 +146,7 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> grpc.RpcMethodHandler:
-        """The method's handler, behind the door."""
+        """The method's handler, behind the interceptor."""
         method = handler_call_details.method
         handler = await continuation(handler_call_details)
         if handler is None:
@@ -154,7 +154,7 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
         return self.guarded(method, handler)
 
     def guarded(self, method: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        """A method's handler behind the door."""
+        """A method's handler behind the interceptor."""
         held = self._guarded.get(method)
         if held is None or held[0] is not handler:
             held = self._guarded[method] = (handler, self._guard(method, handler))

@@ -48,7 +48,7 @@ def most_connections() -> int:
 
 
 @dataclass(slots=True)
-class Door:
+class HttpServer:
     """Takes requests over HTTP.
 
     Attributes:
@@ -62,7 +62,7 @@ class Door:
     held: int = 0
     _most: int = field(default_factory=most_connections)
 
-    async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection."""
         self.open += 1
         size = 0

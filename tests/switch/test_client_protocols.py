@@ -6,27 +6,27 @@ import json
 
 import pytest
 
-from dlsched.switch.talks import MOST_BYTES, Http, Lines
+from dlsched.switch.client_protocols import MOST_BYTES, Http, Lines
 
 POST = b'POST /bert HTTP/1.1\r\nHost: h\r\nContent-Length: 13\r\n\r\n{"input":[1]}'
 
 
 def test_lines_are_taken_when_they_are_complete() -> None:
-    talk = Lines()
-    assert talk.fed(b'{"a"') == []
-    assert talk.fed(b': 1}\n{"b": 2}\n{') == [("", b'{"a": 1}'), ("", b'{"b": 2}')]
-    assert talk.answer({"output": [1]}) == b'{"output": [1]}\n'
+    protocol = Lines()
+    assert protocol.fed(b'{"a"') == []
+    assert protocol.fed(b': 1}\n{"b": 2}\n{') == [("", b'{"a": 1}'), ("", b'{"b": 2}')]
+    assert protocol.answer({"output": [1]}) == b'{"output": [1]}\n'
 
 
 @pytest.mark.parametrize("cut", [1, 20, 50, len(POST) - 1])
 def test_a_request_of_http_names_its_service_in_its_path(cut: int) -> None:
-    talk = Http()
-    assert talk.fed(POST[:cut]) == []
-    assert talk.fed(POST[cut:]) == [("bert", b'{"input":[1]}')]
-    head, _, body = talk.answer({"output": [1]}).partition(b"\r\n\r\n")
+    protocol = Http()
+    assert protocol.fed(POST[:cut]) == []
+    assert protocol.fed(POST[cut:]) == [("bert", b'{"input":[1]}')]
+    head, _, body = protocol.answer({"output": [1]}).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK")
     assert json.loads(body) == {"output": [1]}
-    assert talk.answer({"error": "no"}).startswith(b"HTTP/1.1 400")
+    assert protocol.answer({"error": "no"}).startswith(b"HTTP/1.1 400")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ LATE_S, LATE = 60.0, 0.1  # how much longer a job runs that has outrun its predi
 SOON_S = 1.0  # until a job ends that has reached its time limit
 
 
-class Outlook:
+class Scenarios:
     """The present run on in several scenarios, the likeliest one first.
 
     Attributes:

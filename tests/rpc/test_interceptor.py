@@ -14,7 +14,7 @@ import grpc
 import pytest
 from grpc import aio
 
-from dlsched.rpc import door, request_bounds
+from dlsched.rpc import interceptor, request_bounds
 from dlsched.rpc.authorisation import RULES
 from dlsched.rpc.channels import ClientTrust, open_channel
 from dlsched.rpc.identity import DAEMON, Role, node
@@ -244,7 +244,7 @@ def test_malformed_bytes_are_one_line_for_the_caller_and_for_the_log(
 
     with caplog.at_level(logging.WARNING):
         run(work())
-    mine = [record for record in caplog.records if record.name == door.__name__]
+    mine = [record for record in caplog.records if record.name == interceptor.__name__]
     assert len(mine) == 2
     assert not [record for record in caplog.records if record.exc_info]
 
@@ -253,7 +253,7 @@ def test_many_refused_calls_are_few_lines_of_the_log(
     decoder: type[Decoder], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = iter([*[7.0] * 50, 8.0])
-    monkeypatch.setattr(door, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    monkeypatch.setattr(interceptor, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
 
     async def work() -> None:
         async with served() as (_, _, target), channel(target, "ann") as ann:
@@ -262,9 +262,9 @@ def test_many_refused_calls_are_few_lines_of_the_log(
 
     with caplog.at_level(logging.WARNING):
         run(work())
-    said = [record.getMessage() for record in caplog.records if record.name == door.__name__]
-    assert [line.split()[0] for line in said].count("call-refused") == door.REFUSAL_LINES + 1
-    assert f"further-calls-refused count={50 - door.REFUSAL_LINES}" in said
+    said = [record.getMessage() for record in caplog.records if record.name == interceptor.__name__]
+    assert [line.split()[0] for line in said].count("call-refused") == interceptor.REFUSAL_LINES + 1
+    assert f"further-calls-refused count={50 - interceptor.REFUSAL_LINES}" in said
 
 
 def test_of_one_caller_two_large_messages_are_held_and_others_are_served(
@@ -296,7 +296,7 @@ def test_of_one_caller_two_large_messages_are_held_and_others_are_served(
 def test_messages_that_do_not_come_hold_up_no_other_user(
     decoder: type[Decoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    received, waited_for = door._received, 0
+    received, waited_for = interceptor._received, 0
 
     def counted(*given: Any) -> Any:
         nonlocal waited_for
@@ -323,7 +323,7 @@ def test_messages_that_do_not_come_hold_up_no_other_user(
             for call in silent:
                 call.cancel()
 
-    monkeypatch.setattr(door, "_received", counted)
+    monkeypatch.setattr(interceptor, "_received", counted)
     run(work())
 
 

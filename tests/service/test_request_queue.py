@@ -9,24 +9,24 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from dlsched.service.desk import MOST_TRIES, Desk, Slot
 from dlsched.service.frames import read_frame, write_frame
-from dlsched.service.http_door import MOST_HELD, Door, read_head
+from dlsched.service.http_server import MOST_HELD, HttpServer, read_head
+from dlsched.service.request_queue import MOST_TRIES, RequestQueue, Slot
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 @dataclass
 class Scene:
-    """A desk behind a door, with the ports of both sides."""
+    """A queue behind an HTTP server, with the ports of both sides."""
 
-    desk: Desk
+    queue: RequestQueue
     outer: int = 0
     inner: int = 0
     allowed: set[int] = field(default_factory=lambda: {1, 2, 3})
     used: list[int] = field(default_factory=list)
     open: list[asyncio.StreamWriter] = field(default_factory=list)
-    door: Door = field(init=False)
+    server: HttpServer = field(init=False)
     met: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
 
     async def replica(self, number: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -46,28 +46,28 @@ class Scene:
 @asynccontextmanager
 async def scene(most: int = 10, longest_s: float = 60.0) -> AsyncIterator[Scene]:
     used: list[int] = []
-    desk = Desk(
+    queue = RequestQueue(
         most=most,
         longest_s=longest_s,
         usable=lambda: made.allowed,
         used=used.append,
         served=lambda seconds: None,
     )
-    made = Scene(desk, used=used)
+    made = Scene(queue, used=used)
 
-    async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         number = (await reader.readexactly(1))[0]
         made.met.release()
         try:
-            await desk.serve(Slot(number, reader, writer))
+            await queue.serve(Slot(number, reader, writer))
         except asyncio.CancelledError:
             return
         finally:
             writer.transport.abort()
 
-    inner = await asyncio.start_server(meet, "127.0.0.1", 0)
-    made.door = Door(desk.ask)
-    outer = await asyncio.start_server(made.door.meet, "127.0.0.1", 0, limit=64 * 1024)
+    inner = await asyncio.start_server(serve, "127.0.0.1", 0)
+    made.server = HttpServer(queue.ask)
+    outer = await asyncio.start_server(made.server.serve, "127.0.0.1", 0, limit=64 * 1024)
     async with inner, outer:
         made.inner = inner.sockets[0].getsockname()[1]
         made.outer = outer.sockets[0].getsockname()[1]
@@ -96,7 +96,7 @@ def test_an_idle_replica_gets_the_request_the_lowest_first_and_others_wait() -> 
             two, one = await made.replica(2), await made.replica(1)
             again = await made.replica(1)  # its second slot
             asked = [asyncio.create_task(made.get()) for _ in range(4)]
-            await until(lambda: made.desk.waiting == 1)
+            await until(lambda: made.queue.waiting == 1)
             # the second request goes to 2, which has none, not to the free slot of 1
             assert made.used == [1, 2, 1]
             for reader, _ in (one, two, again):
@@ -116,9 +116,9 @@ def test_replicas_that_are_not_needed_get_nothing_until_they_are() -> None:
             made.allowed = {1}
             reader, writer = await made.replica(3)
             asked = asyncio.create_task(made.get())
-            await until(lambda: made.desk.waiting == 1)
+            await until(lambda: made.queue.waiting == 1)
             made.allowed = {1, 2, 3}
-            made.desk.match()
+            made.queue.match()
             await read_frame(reader)
             await write_frame(writer, ANSWER)
             assert (await asked).endswith(b"ok")
@@ -154,11 +154,11 @@ def test_the_queue_is_bounded_in_number_and_time() -> None:
     async def work() -> None:
         async with scene(most=2, longest_s=0.2) as made:
             asked = [asyncio.create_task(made.get()) for _ in range(2)]
-            await until(lambda: made.desk.waiting == 2)
+            await until(lambda: made.queue.waiting == 2)
             assert (await made.get()).startswith(b"HTTP/1.1 503")
             for each in asked:
                 assert (await each).startswith(b"HTTP/1.1 504")
-            assert made.desk.waiting == 0
+            assert made.queue.waiting == 0
 
     run(work)
 
@@ -168,9 +168,9 @@ def test_a_client_that_goes_away_leaves_the_queue() -> None:
         async with scene() as made:
             _, writer = await asyncio.open_connection("127.0.0.1", made.outer)
             writer.write(b"GET / HTTP/1.1\r\n\r\n")
-            await until(lambda: made.desk.waiting == 1)
+            await until(lambda: made.queue.waiting == 1)
             writer.close()
-            await until(lambda: made.desk.waiting == 0)
+            await until(lambda: made.queue.waiting == 0)
 
     run(work)
 
@@ -222,11 +222,11 @@ def test_bodies_that_do_not_come_take_no_more_than_the_bound() -> None:
             crowd = [await asyncio.open_connection("127.0.0.1", made.outer) for _ in range(30)]
             for _, writer in crowd:
                 writer.write(head)
-            await until(lambda: made.door.held > MOST_HELD - size)
-            assert made.door.held <= MOST_HELD
+            await until(lambda: made.server.held > MOST_HELD - size)
+            assert made.server.held <= MOST_HELD
             assert (await made.get(head)).startswith(b"HTTP/1.1 503")
             for _, writer in crowd:
                 writer.close()
-            await until(lambda: made.door.held == 0)
+            await until(lambda: made.server.held == 0)
 
     run(work)
