@@ -256,7 +256,7 @@ class BidirectionalCall:
     """The answers of a call in both directions."""
 
     def __init__(self, connection: GrpcConnection, call: Any) -> None:
-        """Have the call of a connection."""
+        """Wrap a gRPC call that was begun over a connection."""
         self._connection, self._call = connection, call
 
     def __iter__(self) -> Iterator[Any]:

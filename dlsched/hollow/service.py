@@ -32,7 +32,7 @@ class HollowService(node_pb2_grpc.AgentServicer):
         return node
 
     async def Nudge(self, request: Any, context: Any) -> Any:  # noqa: N802  # the proto's name
-        """Have a node sync now."""
+        """Make a node sync now."""
         nudge = from_wire(m.Nudge, request)
         node = await self._node(nudge.node, context)
         node.handle(agent.Nudged(clock.boottime(), nudge))

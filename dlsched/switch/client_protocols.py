@@ -19,7 +19,7 @@ class ClientProtocol(ABC):
     once = False
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start without any received bytes."""
         self._data = b""
 
     def fed(self, data: bytes) -> list[tuple[str, bytes]]:

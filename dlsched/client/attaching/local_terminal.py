@@ -49,7 +49,7 @@ class Escapes:
     """What the user types for this program: `~` at the beginning of a line, and one more key."""
 
     def __init__(self) -> None:
-        """Begin at the beginning of a line."""
+        """Start with the cursor at the beginning of a line."""
         self._at_begin, self._held = True, False
         self.detach = self.help = False
 

@@ -40,7 +40,7 @@ class Attachments:
     """The connections of this daemon's clients to processes of jobs."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Have none yet."""
+        """Start without any attachment."""
         self._cluster = cluster
         self._counts: Counter[Hashable] = Counter()
 

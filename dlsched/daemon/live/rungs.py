@@ -20,7 +20,7 @@ class Rungs:
     """
 
     def __init__(self) -> None:
-        """Know no sweep."""
+        """Start without any sweep."""
         self.of: dict[JobId, Reached] = {}
         self.unread: dict[JobId, JobId] = {}
         self.changed: set[JobId] = set()

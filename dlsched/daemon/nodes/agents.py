@@ -124,7 +124,7 @@ class Agents:
         return node_pb2_grpc.AgentStub(held[1])  # type: ignore[no-untyped-call]  # generated
 
     def nudge(self, nudge: Nudge) -> None:
-        """Have a node sync soon."""
+        """Ask a node's agent to sync soon."""
         fault_point("between-nudges")
         self._next[nudge.node] = nudge
         if nudge.node not in self._nudging:

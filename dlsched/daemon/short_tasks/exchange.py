@@ -23,7 +23,7 @@ class TaskLists:
     """The lists of arrays that runs have asked for in this term."""
 
     def __init__(self, driver: LeaderDriver) -> None:
-        """Know none."""
+        """Start without any."""
         self._driver = driver
         self._lists: dict[JobId, TaskList] = {}
 

@@ -35,7 +35,7 @@ class TaskList:
     """
 
     def __init__(self, lines: Sequence[str], rows: Iterable[TaskRun] = ()) -> None:
-        """Know what the database knows."""
+        """Start with the tasks that the database has."""
         self.lines = lines
         self.ended: set[int] = set()
         self.given: dict[RunId, set[int]] = {}

@@ -57,7 +57,7 @@ class _Stream:
             yield request
 
     def end(self) -> None:
-        """Have the ranks ended."""
+        """Ask the other node to end the ranks."""
         self.ends = True
         self.later.put_nowait(node_pb2.RanksRequest(stop=True))
 

@@ -58,7 +58,7 @@ class RankLines:
         return text[: len(text) - len(self._held)]
 
     def end(self) -> bytes:
-        """Return what was held back."""
+        """Return the bytes that were held back, as no further ones come."""
         return self._held
 
 

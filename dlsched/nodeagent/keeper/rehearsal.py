@@ -77,7 +77,7 @@ class _NoProcess(containment.Containment):
     """No process at all: nothing here may be killed."""
 
     def members(self) -> list[processes.Stat]:
-        """Return none."""
+        """Return an empty list: a rehearsal has none."""
         return []
 
 

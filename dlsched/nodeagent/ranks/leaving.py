@@ -21,7 +21,7 @@ class Leaving:
     """
 
     def __init__(self) -> None:
-        """Know nothing yet."""
+        """Start when no rank has said how it leaves."""
         self.checkpoint: int | None = None
         self._told: dict[int, Told] = {}  # by process id
         self._term_at: float | None = None

@@ -86,7 +86,7 @@ class Call:
         return (knows or self._abandoned) and not is_left
 
     def record(self, *, ends: bool = False) -> StepRecord:
-        """Return what accounts have of the call.
+        """Return the record of this call for accounting: its ranks, how it ended, what it used.
 
         Args:
             ends: for the exit record: it ends with its run, and other nodes say themselves what

@@ -36,7 +36,7 @@ class RankCalls:
     """
 
     def __init__(self, keeper: KeeperInterface) -> None:
-        """Know no call yet."""
+        """Start without any call."""
         self._keeper = keeper
         self._count = 0
         self._calls: dict[int, Call] = {}

@@ -28,7 +28,7 @@ class SharedOutput:
     """The output writer of one run on this node."""
 
     def __init__(self, spec: KeeperSpec, processes: ProcessesInterface) -> None:
-        """Have no writer yet."""
+        """Start without a writer."""
         self._spec, self._processes = spec, processes
         self._files: tuple[SharedFile, ...] = ()
         self._writer: int | None = None  # its process id

@@ -31,7 +31,7 @@ class TrainingMessages:
     """The messages between the ranks of one run and the agent."""
 
     def __init__(self, keeper: KeeperInterface) -> None:
-        """Know no rank yet."""
+        """Start when no rank has sent anything."""
         self._keeper = keeper
         self._asked: words.CheckpointMade | None = None  # the checkpoint under way
         self._asking: Peer | None = None  # the rank that waits for the answer

@@ -197,7 +197,7 @@ class Connection:
         self._on_close(self)
 
     def _leave(self) -> None:
-        """Be the shell's client no longer."""
+        """Stop being the shell's client; the shell goes on."""
         shell, self.shell = self.shell, None
         if shell is not None and shell.client is self:
             shell.attach(None)

@@ -31,7 +31,7 @@ class Frames:
     """Makes frames of bytes, however they are cut."""
 
     def __init__(self) -> None:
-        """Have no bytes yet."""
+        """Start without any received bytes."""
         self._data = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:

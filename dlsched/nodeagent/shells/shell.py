@@ -224,7 +224,7 @@ class Shell:
     # -- clients -------------------------------------------------------------------------------
 
     def attach(self, client: Connection | None) -> None:
-        """Have another client, or none."""
+        """Replace the client; None: the shell has none from now on."""
         if client is None and self.client is not None and self.end is None:
             self.hold_until, self._held_taken = clock.boottime() + HOLD_S, self.client.taken
         elif client is not None:

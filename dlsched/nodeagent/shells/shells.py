@@ -55,7 +55,7 @@ class Shells:
     """What clients of one run are attached to."""
 
     def __init__(self, keeper: KeeperInterface, loop: EventLoop) -> None:
-        """Have none yet."""
+        """Start without any shell."""
         self._keeper, self._loop = keeper, loop
         self._shells: dict[str, Shell] = {}  # by ticket, in the order of their starts
         self._connections: set[Connection] = set()
