@@ -248,7 +248,7 @@ class ElasticTraining:
         """Use the batch size that the scheduler prefers, the one that rank 0 knows on all ranks."""
         replicas = self._job.world_size
         local, accumulation = self.local, self.accumulation
-        preferred = self._job.batch
+        preferred = self._job.preferred_batch
         if (
             preferred is not None
             and not self.limits.fixed

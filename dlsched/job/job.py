@@ -72,7 +72,9 @@ class Job:
         local_rank: rank among those of this node.
         checkpoint: the states that are saved, and when.
         limit: the share of its GPUs that the job may use, if one is set.
-        batch: the batch size that the scheduler prefers here; None while it prefers none.
+        epoch: of the data that a ResumableLoader or AccelerateLoader gives, from 0.
+        batch: how many batches of this epoch it has given, those before a restart included.
+        preferred_batch: the size that the scheduler prefers here; None while it prefers none.
         steps: training steps done, including those before a restart.
         signs: of training steps, by which a `step` that is called twice is noticed.
         stopped: whether all ranks have agreed to stop after the present step.
@@ -90,7 +92,8 @@ class Job:
         self._knows = False  # whether the script has seen that it is to stop
         self.limit = words.Limit()
         self.node_cpus = runtime.cpus
-        self.batch = (
+        self.epoch = self.batch = 0
+        self.preferred_batch = (
             words.UseBatch(local=runtime.local_batch, accumulation=runtime.accumulation)
             if runtime.local_batch
             else None
@@ -376,7 +379,7 @@ class Job:
                     self._turns.given(message)
                     _limit_memory(message.memory_bytes)
                 case words.UseBatch():
-                    self.batch = message
+                    self.preferred_batch = message
                 case words.Processors(count=count):
                     self.node_cpus = count
                 case words.CheckpointAnswer():

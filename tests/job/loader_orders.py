@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -22,6 +23,7 @@ class StandIn:
 
     def __init__(self) -> None:
         self.checkpoint, self.stopped, self.world_size = self, False, 1
+        self.epoch = self.batch = 0
         self.save: dict[str, Callable[..., None]] = {}
         self.load: dict[str, Callable[..., None]] = {}
 
@@ -47,6 +49,30 @@ class Backwards(Sampler[int]):
         return 10
 
 
+class Remembering(Backwards):
+    """An order that depends on the epochs before: by a count and generators of its own."""
+
+    def __init__(self) -> None:
+        self.count, self.python = 0, random.Random(4)
+
+    def __iter__(self) -> Iterator[int]:
+        self.count += 1
+        order = [(place + self.count) % 10 for place in range(10)]
+        self.python.shuffle(order)
+        return iter(order)
+
+
+class DrawingForEach:
+    """Batches that are drawn one by one from the random numbers of the process."""
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for _ in range(BATCHES):
+            yield torch.randint(10, (2,)).tolist()
+
+    def __len__(self) -> int:
+        return BATCHES
+
+
 ORDERS: dict[str, Callable[[], dict[str, Any]]] = {
     "shuffle": lambda: {"batch_size": 2, "shuffle": True},
     "shuffle with a generator": lambda: {
@@ -56,6 +82,7 @@ ORDERS: dict[str, Callable[[], dict[str, Any]]] = {
         "batch_size": 2, "sampler": RandomSampler(DATA, generator=torch.Generator().manual_seed(7)),
     },
     "sampler": lambda: {"batch_size": 2, "sampler": Backwards()},
+    "sampler that remembers": lambda: {"batch_size": 2, "sampler": Remembering()},
     "batch sampler": lambda: {"batch_sampler": BatchSampler(RandomSampler(DATA), 2, False)},
 }  # fmt: skip
 WORKERS: dict[str, dict[str, Any]] = {
@@ -64,7 +91,7 @@ WORKERS: dict[str, dict[str, Any]] = {
     "workers that stay": {"num_workers": 2, "persistent_workers": True},
     "one that stays": {"num_workers": 1, "persistent_workers": True, "prefetch_factor": 4},
 }
-STOPS = [(0, 1), (0, BATCHES), (1, 1), (1, 3), (1, BATCHES), (2, 3)]  # epoch, batches given of it
+STOPS = [(epoch, given) for epoch in range(EPOCHS) for given in (1, 3, BATCHES)]  # of the epoch
 
 
 def go_over(make: Make, order: str, workers: str, stops: list[tuple[int, int]]) -> list[Given]:
@@ -103,10 +130,11 @@ def run(
     """Give the batches that are left, until a stop; returns its checkpoint, too."""
     found: list[Given] = []
     for epoch in loader.epochs(EPOCHS):
-        for given, batch in enumerate(loader, loader._given + 1):
+        for number, batch in enumerate(loader, job.batch):
+            assert (job.epoch, job.batch) == (epoch, number + 1)
             found.append((epoch, batch.tolist()))
             torch.rand(())  # as dropout draws
-            if stop == (epoch, given):
+            if stop == (epoch, number + 1):
                 file = io.BytesIO()
                 job.save["loader"](file)
                 return found, file.getvalue()
@@ -123,5 +151,15 @@ def check(library: str, order: str, workers: str) -> None:
         for stop in STOPS:
             assert go_over(make, order, workers, [stop]) == whole, stop
         assert go_over(make, order, workers, [(0, 2), (1, 1), (1, 4), (2, 2)]) == whole
+    finally:
+        set_generators(before)
+
+
+def go_over_lazily(order: dict[str, Any]) -> None:
+    """Go over an epoch of a loader."""
+    before = generators()
+    try:
+        for _ in by_torch(StandIn(), DataLoader(DATA, **order)):
+            torch.rand(())
     finally:
         set_generators(before)

@@ -76,10 +76,10 @@ class AccelerateLoader(ResumableLoader):
     def _rest(self) -> Iterator[Any]:
         """Return the batches of the epoch that were not given; load one, so that all is drawn."""
         rest = self._loader
-        if self._given and self._keeps_workers:
-            rest.skip_batches = self._given  # another loader would have workers of its own
-        elif self._given:
-            rest = skip_first_batches(self._loader, self._given)
+        if self._job.batch and self._keeps_workers:
+            rest.skip_batches = self._job.batch  # another loader would have workers of its own
+        elif self._job.batch:
+            rest = skip_first_batches(self._loader, self._job.batch)
         batches = iter(rest)
         first = list(islice(batches, 1))
         self._loader.skip_batches = 0
@@ -92,7 +92,7 @@ class AccelerateLoader(ResumableLoader):
         iter(self._plain())  # what they load first is thrown away
 
     def _set_epoch(self) -> None:
-        self._loader.set_epoch(self.epoch)
+        self._loader.set_epoch(self._job.epoch)
 
     def _write(self, folder: Path) -> None:
         if not self._accelerator.sync_gradients:

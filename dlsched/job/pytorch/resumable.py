@@ -7,6 +7,8 @@ skipped without being loaded. Another number of ranks would have another order, 
 
 from __future__ import annotations
 
+import random
+import sys
 from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Any, BinaryIO
@@ -17,18 +19,23 @@ from torch.utils.data import DataLoader, IterableDataset
 from dlsched.job.errors import JobError
 from dlsched.job.job import Job
 from dlsched.job.pytorch.loading import generators, keep_through_stop, set_generators
+from dlsched.job.pytorch.sampler_memory import SamplerMemory
 
 SAME = (
     "num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn",
     "multiprocessing_context", "generator", "prefetch_factor", "persistent_workers",
 )  # fmt: skip
+DRAWS = (
+    "draws for each batch from the random numbers of the process: after a stop within an epoch its "
+    "order is another one; draw at the epoch's beginning, or from a torch.Generator of its own"
+)
 
 
 class ResumableLoader:
-    """A DataLoader whose epoch and position checkpoints keep.
+    """A DataLoader whose position checkpoints keep, and `job.epoch` and `job.batch` tell.
 
-    Attributes:
-        epoch: the present one, from 0; each `for` over the loader is one.
+    Each `for` over the loader is an epoch. `enumerate(loader, job.batch)` numbers its batches as
+    if the training had not been stopped.
     """
 
     def __init__(self, job: Job, loader: Any) -> None:
@@ -42,13 +49,12 @@ class ResumableLoader:
         Raises:
             JobError: when the position of the loader could not be restored.
         """
-        self.epoch = 0
         self._job = job
-        self._given = 0  # batches of this epoch
         self._begin: dict[str, Any] = {}  # random numbers at the epoch's beginning
         self._had_workers = False  # then: were there workers of an epoch before it?
         self._restored: dict[str, Any] | None = None
         self._own = _generators_of(loader)
+        self._memory = SamplerMemory(loader)
         self._take(loader)
         states = job.checkpoint
         states.register("loader", save=self._save, load=self._load, each_rank=True, try_load=False)
@@ -65,8 +71,8 @@ class ResumableLoader:
 
     def epochs(self, count: int) -> Iterator[int]:
         """Give the numbers of epochs below `count`, from the present one on, until a stop."""
-        while self.epoch < count and not self._job.stopped:
-            yield self.epoch
+        while self._job.epoch < count and not self._job.stopped:
+            yield self._job.epoch
 
     def __iter__(self) -> Iterator[Any]:
         """Give the rest of the epoch, until a stop; a batch counts as used when it is given."""
@@ -75,36 +81,42 @@ class ResumableLoader:
             is_over = self._is_over()
             if self._keeps_workers and (is_over or self._had_workers_in(restored)):
                 self._start_workers()
-            between = {"process": restored["now"], "own": restored.get("own", [])}
-            self._set(restored["begin"] if self._given and not is_over else between)
+            between = {
+                "process": restored["now"],
+                "own": restored.get("own", []),
+                "samplers": restored.get("samplers", []),
+            }
+            self._set(restored["begin"] if self._job.batch and not is_over else between)
             if is_over:
                 self._next_epoch()
                 return
-        self._begin = {"process": generators(), "own": self._own_states()}
+        self._begin = {
+            "process": generators(), "own": self._own_states(), "samplers": self._memory.state(),
+        }  # fmt: skip
         self._had_workers = self._has_workers()
         self._set_epoch()
-        if restored is not None and self._given and self._stateful is not None:
+        if restored is not None and self._job.batch and self._stateful is not None:
             self._stateful.load_state_dict(restored["state"])
         batches = self._rest()
-        if restored is not None and self._given:
+        if restored is not None and self._job.batch:
             set_generators(restored["now"])
         for batch in batches:
-            self._given += 1
+            self._job.batch += 1
             yield batch
             if self._job.stopped:
                 return
         self._next_epoch()
 
     def _next_epoch(self) -> None:
-        self.epoch += 1
-        self._given = 0
+        self._job.epoch += 1
+        self._job.batch = 0
 
     def _is_over(self) -> bool:
         """Were all batches given, and have samplers drawn their last, as workers run ahead?"""
-        if self._stateful is not None or not self._given or not self._plain().num_workers:
+        if self._stateful is not None or not self._job.batch or not self._plain().num_workers:
             return False
         try:
-            return self._given >= len(self._loader)
+            return self._job.batch >= len(self._loader)
         except TypeError:  # a batch sampler of the script's own without a length
             return False
 
@@ -116,7 +128,7 @@ class ResumableLoader:
 
     def _rest(self) -> Iterator[Any]:
         """Return the batches of the epoch that were not given; draw what the loader draws first."""
-        self._skipping.count = self._given if self._stateful is None else 0
+        self._skipping.count = self._job.batch if self._stateful is None else 0
         batches: Iterator[Any] = iter(self._loader)
         self._skipping.count = 0
         return batches
@@ -139,9 +151,7 @@ class ResumableLoader:
 
     def _had_workers_in(self, restored: dict[str, Any]) -> bool:
         """Had the epoch, when it began, or would it have had, workers of an epoch before it?"""
-        later = (
-            self.epoch > 0
-        )  # so it is in a checkpoint of an older version, which does not say it
+        later = self._job.epoch > 0  # so it is in an older version's checkpoint, which says nothing
         return bool(restored.get("had_workers", later))
 
     def _start_workers(self) -> None:
@@ -154,6 +164,7 @@ class ResumableLoader:
         set_generators(begin["process"])
         for generator, state in zip(self._own, begin["own"], strict=False):
             generator.set_state(state)
+        self._memory.load(begin.get("samplers", []))
 
     def _own_states(self) -> list[torch.Tensor]:
         return [each.get_state() for each in self._own]
@@ -169,25 +180,26 @@ class ResumableLoader:
         ):
             set_epoch = getattr(part, "set_epoch", None)
             if set_epoch is not None:
-                set_epoch(self.epoch)
+                set_epoch(self._job.epoch)
 
     # -- as a state of the checkpoint --------------------------------------------------------------
 
     def _save(self, file: BinaryIO) -> None:
         state = {
-            "epoch": self.epoch,
-            "given": self._given,
+            "epoch": self._job.epoch,
+            "given": self._job.batch,
             "begin": self._begin,
             "now": generators(),
             "own": self._own_states(),
-            "had_workers": self._had_workers if self._given else self._has_workers(),
+            "samplers": self._memory.state(),
+            "had_workers": self._had_workers if self._job.batch else self._has_workers(),
             "state": self._stateful.state_dict() if self._stateful is not None else None,
         }
         torch.save(state, file)
 
     def _load(self, file: BinaryIO) -> None:
         self._restored = torch.load(file, map_location="cpu", weights_only=True)
-        self.epoch, self._given = self._restored["epoch"], self._restored["given"]
+        self._job.epoch, self._job.batch = self._restored["epoch"], self._restored["given"]
 
     def _check_ranks(self, file: BinaryIO) -> None:
         ranks = int(file.read())
@@ -205,6 +217,7 @@ class _Skipping:
     def __init__(self, inner: Any) -> None:
         """Skip nothing."""
         self.inner = inner
+        self.has_said = False
         self.count: int | None = 0  # None: all
 
     def __len__(self) -> int:
@@ -217,7 +230,17 @@ class _Skipping:
             return iter(())
         batches = iter(self.inner)
         head = list(islice(batches, self.count + 1))
-        return chain(head[self.count :], batches)
+        return chain(head[self.count :], self._looked_at(batches))
+
+    def _looked_at(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Give the batches; say so when the second one draws what the training draws from, too."""
+        before = torch.get_rng_state(), random.getstate()
+        following = list(islice(batches, 1))
+        is_same = torch.equal(before[0], torch.get_rng_state()) and before[1] == random.getstate()
+        if not is_same and not self.has_said:
+            self.has_said = True
+            print(f"dlsched.job: {type(self.inner).__name__} {DRAWS}", file=sys.stderr)
+        yield from chain(following, batches)
 
     def loader_of(self, loader: Any) -> Any:
         """Return a DataLoader as the given one, over this sampler."""
