@@ -22,7 +22,16 @@ if TYPE_CHECKING:  # methods import what they need: most of a command's time is 
     from dlsched.client.daemon_address import DaemonAddress
     from dlsched.client.job_ids import JobName
     from dlsched.client.job_records import Job, Queue
-    from dlsched.client.records import Checkpoint, Detail, Metrics, Node, Shares, Sweep, Usage
+    from dlsched.client.records import (
+        Checkpoint,
+        Detail,
+        Metrics,
+        Node,
+        Shares,
+        Sweep,
+        Unsaved,
+        Usage,
+    )
     from dlsched.client.submission.request import Caller, Submission
 
 REFUSED_S = 5.0  # a node may learn of a running job with this delay
@@ -275,11 +284,20 @@ class Client:
 
     def checkpoints(self, chosen: messages.Filter) -> list[Checkpoint]:
         """Return the checkpoints of jobs that are there, latest first."""
-        from dlsched.client.record_reading import checkpoint_of  # noqa: PLC0415
+        return self.checkpoints_and_unsaved(chosen)[0]
+
+    def checkpoints_and_unsaved(
+        self, chosen: messages.Filter
+    ) -> tuple[list[Checkpoint], list[Unsaved]]:
+        """Return the same, and the jobs among them whose latest checkpoint has failed."""
+        from dlsched.client.record_reading import checkpoint_of, unsaved_of  # noqa: PLC0415
 
         request = messages.CheckpointsRequest(filter=chosen)
         reply = self._connection.ask("Checkpoints", request, repeatable=True)
-        return [checkpoint_of(each) for each in reply.checkpoints]
+        return (
+            [checkpoint_of(each) for each in reply.checkpoints],
+            [unsaved_of(each) for each in reply.unsaved],
+        )
 
     def usage(self, *, by_user: bool = False, since: float | None = None) -> list[Usage]:
         """Return GPU time by account, or by user."""

@@ -23,6 +23,7 @@ _THEIRS: dict[str, dict[str, str]] = {  # by the name of the record
         "exit_signal": "signal",
     },
     "Checkpoint": {"job_id": "job", "array_job_id": "array_job", "array_task_id": "array_task"},
+    "Unsaved": {"job_id": "job", "array_job_id": "array_job", "array_task_id": "array_task"},
     "Run": {"run_s": "executed_s"},
     "SweptJob": {"job_id": "job", "array_task_id": "task"},
     "Node": {"reason": "why", "reason_by": "why_actor", "reason_at": "why_at"},

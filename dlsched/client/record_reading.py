@@ -25,6 +25,7 @@ from dlsched.client.records import (
     Sweep,
     SweptJob,
     Training,
+    Unsaved,
     Usage,
 )
 from dlsched.client.submission.texts import wrapped_line
@@ -57,6 +58,7 @@ def detail_of(message: Any) -> Detail:
         output=message.output or request.output or None,
         error=message.error or request.error or None,
         last_checkpoint_step=message.last_checkpoint_step if message.last_checkpoint else None,
+        unsaved=unsaved_of(message.unsaved) if message.HasField("unsaved") else None,
         training=_training(message.training) if message.HasField("training") else None,
     )
 
@@ -128,6 +130,11 @@ def sweep_of(reply: Any) -> Sweep:
         ),
         halving=record_of(Halving, rule) if table.HasField("halving") else None,
     )
+
+
+def unsaved_of(view: Any) -> Unsaved:
+    """Return the record of an `UnsavedView`."""
+    return record_of(Unsaved, view)
 
 
 def checkpoint_of(view: Any) -> Checkpoint:

@@ -79,6 +79,43 @@ class Training(Record):
     ignored_reports: int = 0
 
 
+class Unsaved(Record):
+    """A job's latest checkpoint could not be written.
+
+    Attributes:
+        step: after which there is none.
+        why: in words, for its owner and operators.
+        in_a_row: how many have failed one after the other.
+        newest_step: of the newest checkpoint that there is.
+        newest_at: when that was written.
+    """
+
+    job_id: int
+    array_job_id: int | None = None
+    array_task_id: int | None = None
+    step: int = 0
+    at: float = 0.0
+    why: str | None = None
+    in_a_row: int = 1
+    newest_step: int | None = None
+    newest_at: float | None = None
+
+    @property
+    def shown_id(self) -> str:
+        """`11160`, or `11160_3` for an element."""
+        return shown_id(self.job_id, self.array_job_id, self.array_task_id)
+
+    @property
+    def text(self) -> str:
+        """The same in words, with how old the newest checkpoint is now."""
+        import time  # noqa: PLC0415
+
+        from dlsched.jobs.unsaved import unsaved_text  # noqa: PLC0415
+
+        age_s = time.time() - (self.newest_at or 0.0)
+        return unsaved_text(self.step, self.why or "", self.in_a_row, self.newest_step, age_s)
+
+
 class Detail(Record):
     """All that is known of a job."""
 
@@ -97,6 +134,7 @@ class Detail(Record):
     error: str | None = None
     last_checkpoint: str | None = None
     last_checkpoint_step: int | None = None
+    unsaved: Unsaved | None = None  # while its latest checkpoint has failed
     training: Training | None = None
     beside: tuple[int, ...] = ()  # jobs that run on the same GPUs
     awaited_by: tuple[int, ...] = ()  # live jobs that wait for this one, or for its array

@@ -41,6 +41,7 @@ from dlsched.daemon.settings import Settings
 from dlsched.daemon.short_tasks.exchange import TaskLists
 from dlsched.daemon.site_rules.partition_access import AccessLists, PartitionAccess
 from dlsched.daemon.tenants import Tenants
+from dlsched.daemon.unsaved import UnsavedJobs
 from dlsched.daemon.writer import TermBegun
 from dlsched.db.records import (
     ClockMoved,
@@ -74,6 +75,7 @@ class Cluster(LedgerFollower):
         speeds: measured speeds of trainings.
         trainings: what elastic jobs have reported.
         curves: losses and metrics that jobs have reported.
+        unsaved: the jobs whose latest checkpoint could not be written.
         rungs: what jobs of sweeps have reached, in this term.
         task_lists: short tasks of arrays, in this term.
         idle_gpus: the jobs whose GPUs do next to nothing.
@@ -101,6 +103,7 @@ class Cluster(LedgerFollower):
         self.speeds = SpeedTable()
         self.trainings = TrainingProfiles()
         self.curves = Curves()
+        self.unsaved = UnsavedJobs(driver, self.curves)
         self.rungs = Rungs()
         self.task_lists = TaskLists(driver)
         self.idle_gpus = IdleGpus()

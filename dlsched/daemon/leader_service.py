@@ -18,7 +18,7 @@ from dlsched.daemon.rpc_errors import NotFound, NotPossible, answered
 from dlsched.daemon.training.current import note_failure, note_values, stacks_of
 from dlsched.daemon.training.in_place import note_ready
 from dlsched.daemon.training.run_reports import note_steps, note_training
-from dlsched.daemon.training.saving_reports import note_saving
+from dlsched.daemon.training.saving_reports import note_saving, note_unsaved
 from dlsched.db.records import NodeDescribed, Progress
 from dlsched.protocol import messages as m
 from dlsched.protocol.ledger import Job, Run
@@ -155,6 +155,7 @@ class RunsService(control_pb2_grpc.RunsServicer):
         job, run = self._run(request.node, request.key)
         request.ignored = min(max(request.ignored, 0), MOST) + clear_invalid(request)
         note_failure(self._cluster, run, request, wall())
+        note_unsaved(self._cluster, job, run, request)
         if run.is_over:  # only the last values of its last steps can still come
             if (
                 self._cluster.driver.committed.is_newest(run)
@@ -165,7 +166,8 @@ class RunsService(control_pb2_grpc.RunsServicer):
             return control_pb2.ReportReply()
         if request.rank != 0:
             request.ClearField("restart_s")  # a run has one start, which rank 0 reports
-            request.ClearField("saves")
+            for name in ("saves", "save_bytes", "expected_save_s"):
+                request.ClearField(name)
         driver, now = self._cluster.driver, boottime()
         facts = driver.table.of(job.job)
         if request.HasField("step"):

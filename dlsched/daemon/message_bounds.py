@@ -44,6 +44,10 @@ _NUMBERS = {  # of a rank's report: lowest and highest
     "gpu_memory_bytes": (0.0, float(MOST)),
     "restart_s": (0.0, LONGEST_TAKEN_S),
     "save_s": (0.0, LONGEST_TAKEN_S),
+    "expected_save_s": (0.0, LONGEST_TAKEN_S),
+    "save_bytes": (0.0, float(MOST)),
+    "room_bytes": (0.0, float(MOST)),
+    "unsaved_step": (0.0, MOST_STEPS),
 }
 
 
@@ -164,6 +168,7 @@ def clear_invalid(report: RunReport) -> int:
     for name in strange:
         del report.metrics[name]
     report.error, report.stacks = report.error[:LONGEST_ERROR], report.stacks[:LONGEST_STACKS]
+    report.unsaved_why = " ".join(report.unsaved_why[:LONGEST_ERROR].split())
     if not 0 <= report.error_at <= LONGEST_S:
         report.error_at = 0.0
     if len(report.doing) > LONGEST_VALUE_NAME:

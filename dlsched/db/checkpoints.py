@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, and_, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, func, select, update
 
 from dlsched.db import schema
-from dlsched.db.statements import chunks
+from dlsched.db.rows import record_of
+from dlsched.db.statements import chunks, put
+from dlsched.protocol.json_form import plain
 from dlsched.protocol.messages import JobId, NodeName, RunId, RunNumber
 
 KEPT, ASIDE, DOOMED, DELETED = "kept", "aside", "doomed", "deleted"
@@ -65,6 +67,79 @@ class RegisteredCheckpoint:
     def owner(self) -> JobId:
         """The job that wrote the files."""
         return self.job if self.source is None else self.source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsaved:
+    """A job's latest checkpoint could not be written.
+
+    Attributes:
+        job: whose training goes on without it.
+        run_id: of the run that could not write it.
+        at: seconds since the epoch.
+        step: after which there is none.
+        why: in words, from inside the job.
+        in_a_row: how many have failed one after the other; 0: the job has a later one.
+    """
+
+    job: JobId
+    run_id: RunId
+    at: float
+    step: int
+    why: str
+    in_a_row: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredUnsaved:
+    """The same as stored, with what its job is known by and has instead."""
+
+    unsaved: Unsaved
+    array_job: JobId | None
+    array_task: int | None
+    user: str
+    newest_step: int | None  # of the newest checkpoint; None: there is none
+    newest_at: float | None
+
+
+def set_unsaved(connection: Connection, rows: Sequence[Unsaved]) -> None:
+    """Store which jobs could not save last, and delete those that have saved since."""
+    latest = {row.job: row for row in rows}
+    put(connection, schema.unsaved, [plain(row) for row in latest.values() if row.in_a_row])
+    table = schema.unsaved
+    for some in chunks(job for job, row in latest.items() if not row.in_a_row):
+        connection.execute(delete(table).where(table.c.job.in_(some)))
+
+
+def read_unsaved(connection: Connection, condition: ColumnElement[bool]) -> list[StoredUnsaved]:
+    """The jobs that could not save last, latest first; the condition is on the table of jobs."""
+    table, jobs, saved = schema.unsaved, schema.jobs, schema.checkpoints
+    newest = (
+        select(func.max(saved.c.id))
+        .where(saved.c.job == table.c.job, saved.c.state == KEPT)
+        .correlate(table)
+        .scalar_subquery()
+    )
+    query = (
+        select(
+            table,
+            *(jobs.c[name] for name in ("array_job", "array_task", "user_name")),
+            saved.c.step.label("newest_step"),
+            saved.c.at.label("newest_at"),
+        )
+        .join_from(table, jobs, jobs.c.job == table.c.job)
+        .outerjoin(saved, saved.c.id == newest)
+        .where(condition)
+        .order_by(table.c.at.desc(), table.c.job)
+    )
+    return [
+        StoredUnsaved(
+            unsaved=record_of(Unsaved, row),
+            user=row["user_name"],
+            **{n: row[n] for n in ("array_job", "array_task", "newest_step", "newest_at")},
+        )
+        for row in connection.execute(query).mappings()
+    ]
 
 
 def mark_checkpoints(connection: Connection, rows: Iterable[CheckpointsMarked]) -> None:

@@ -27,7 +27,7 @@ class Notify(NamedTuple):
     array_job: JobId | None
 
 
-ALL = ("begin", "end", "fail", "preempt", "requeue", "invalid_depend")
+ALL = ("begin", "end", "fail", "preempt", "requeue", "invalid_depend", "checkpoint")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +36,8 @@ class Notice:
 
     Attributes:
         job: that it is about; of a whole array, its first element.
-        event: begin, end, fail, preempt, requeue, time_limit, time_limit_50, _80, _90 or
-            invalid_depend.
+        event: begin, end, fail, preempt, requeue, time_limit, time_limit_50, _80, _90,
+            invalid_depend or checkpoint.
         state: the job's state as users see it.
         run: the run number that it is about; 0 before the first.
         text: why, in words.

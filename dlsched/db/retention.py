@@ -114,6 +114,7 @@ _OF_JOBS: tuple[Table, ...] = (
         schema.job_story,
         schema.served,
         schema.checkpoints,
+        schema.unsaved,
         schema.predictions,
         schema.trainings,
         schema.curves,

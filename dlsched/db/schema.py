@@ -405,6 +405,16 @@ Index(
     postgresql_where=text("source IS NOT NULL"),
 )
 
+unsaved = _table(  # jobs whose latest checkpoint could not be written
+    "unsaved",
+    Column("job", Number, primary_key=True, autoincrement=False),
+    _words("run_id"),
+    _seconds("at", nullable=False),
+    Column("step", Number, nullable=False),
+    _words("why"),
+    Column("in_a_row", Integer, nullable=False),
+)
+
 predictions = _table(
     "predictions",
     Column("id", Number, primary_key=True, autoincrement=True),

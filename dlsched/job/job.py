@@ -28,6 +28,7 @@ from dlsched.job.reported import ReportedValues
 from dlsched.job.runtime import PREEMPTED, Runtime
 from dlsched.job.sampler import ElasticSampler
 from dlsched.job.saving.checkpoints import Checkpoints
+from dlsched.job.saving.first_save import FirstSave
 from dlsched.job.saving.save_signal import SaveSignal
 from dlsched.job.step_signs import StepSigns
 from dlsched.job.stop_signal import StopSignal
@@ -182,6 +183,8 @@ class Job:
             self._link.send(words.Leaving(finished=False), must_arrive=True)
         if verdict.stop or verdict.save or self.checkpoint.is_due_at(self.steps):
             self._save_signal.asked = False
+            if verdict.stop:
+                self._send_values()  # so that a save which is cut off is known by its step
             self._doing("save")
             self.checkpoint.save(self.steps, agreement, wait=verdict.stop, at_stop=verdict.stop)
         if verdict.stop:
@@ -423,8 +426,18 @@ class Job:
     def _report(self, now: float) -> None:
         if self.steps == self._first + 1:
             saves = self.checkpoint.is_active
+            restart_s, first = self._start_s(), FirstSave()
+            if self.is_scheduled and self.rank == 0:
+                first = self.checkpoint.first_save()
             self._link.send(
-                words.Restored(step=self._first, restart_s=self._start_s(), saves=saves),
+                words.Restored(
+                    step=self._first,
+                    restart_s=restart_s,
+                    saves=saves,
+                    save_bytes=first.save_bytes,
+                    room_bytes=first.room_bytes,
+                    save_s=first.save_s,
+                ),
                 must_arrive=True,
             )
             if self.is_scheduled and not saves and self.rank == 0:

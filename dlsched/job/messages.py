@@ -40,6 +40,7 @@ The library (a *rank*: a process that has sent `hello`) expects of the keeper:
   a file in memory as SCM_RIGHTS; at STACKS_SIGNAL it writes them there.
 - A process of a job with short tasks sends `want_tasks`, and gets `tasks` as soon as the daemon has
   stored what has ended and what is given. It may get a task again that it has had; it skips it.
+- `save_failed` says why a rank could not write its part of a checkpoint; the training goes on.
 - `failed` says with which exception a rank ends; `doing`, that a long save or evaluation is not a
   training that hangs.
 - Messages of a rank that names the `run_id` of another run are dropped.
@@ -159,6 +160,15 @@ class CheckpointMade(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SaveFailed(Message):
+    """There is no checkpoint after a step, because this rank could not write its part."""
+
+    type: ClassVar[str] = "save_failed"
+    step: int
+    why: str  # in one line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Restored(Message):
     """The first step is done; `restart_s` is the time from the start of the process to its end."""
 
@@ -166,6 +176,9 @@ class Restored(Message):
     step: int  # with which the run began
     restart_s: float
     saves: bool = True  # whether a stop leaves a checkpoint: a state is registered
+    save_bytes: int | None = None  # that a checkpoint is known to need, before the first one
+    room_bytes: int | None = None  # that are free where it will be
+    save_s: float | None = None  # that it will take about
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -436,6 +449,7 @@ FromJob = (
     | Failed
     | Doing
     | CheckpointMade
+    | SaveFailed
     | Restored
     | Leaving
     | Ready
@@ -624,7 +638,8 @@ _READERS: dict[str, Reader] = {  # by the annotation of a field
     "Mapping[str, str]": _mapping(_text),
 }
 _OF_TRAININGS = (
-    StepDone, Failed, Doing, Restored, Leaving, Ready, Trained, CheckpointMade, StepBegin, StepEnd,
+    StepDone, Failed, Doing, Restored, Leaving, Ready, Trained, CheckpointMade, SaveFailed,
+    StepBegin, StepEnd,
 )  # fmt: skip
 _FROM_JOB: dict[str, Any] = {
     kind.type: kind for kind in (Hello, *_OF_TRAININGS, WantTasks, RunRanks, SignalRanks, Input)

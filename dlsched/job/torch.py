@@ -139,6 +139,7 @@ def register_training(
             load=load,
             try_load=False,
             copy=lambda: partial(write, copies.of(states())),
+            size=lambda: sum(bytes_by_storage(states()).values()),
         )
     job.signs.add(_Versions(inner, more.values()))
     if sharded:
@@ -158,6 +159,17 @@ def register_training(
     job.checkpoint.register(
         "randomness", save=save_own, load=load_own, each_rank=True, try_load=False
     )
+
+
+def bytes_by_storage(found: object) -> dict[int, int]:
+    """Return how many bytes of tensors states have, by storage: shared ones are written once."""
+    if isinstance(found, torch.Tensor):
+        stored = found.untyped_storage()
+        return {stored.data_ptr(): stored.nbytes()}
+    if not isinstance(found, dict | list | tuple):
+        return {}
+    several = found.values() if isinstance(found, dict) else found
+    return {at: size for each in several for at, size in bytes_by_storage(each).items()}
 
 
 def optimizers_of(optimizer: Any) -> list[torch.optim.Optimizer]:

@@ -526,7 +526,7 @@ FIELDS: tuple[Field, ...] = (
     _row("notify", "events",
         _option(
             "notify", "--notify",
-            "Tell of: begin, end, fail, preempt, requeue, time_limit_80, time_limit_90, all.",
+            "Tell of: begin, end, fail, preempt, requeue, checkpoint, time_limit_90, all.",
             "EVENTS",
         ),
         _option(

@@ -34,10 +34,11 @@ def make_first_version(url: str) -> None:
 
 
 def take_back_0022(url: str) -> None:
-    """Make a database of version 0021 out of one of 0022, in which no job has received anything."""
+    """Make a database of version 0021 out of one of now, in which no job has received anything."""
     engine = open_engine(url)
     with writing(engine) as connection:
         for statement in (
+            "DROP TABLE unsaved",
             "DROP TABLE served",
             "ALTER TABLE usage DROP COLUMN gpus",
             *(f"ALTER TABLE runs DROP COLUMN {name}" for name in OF_RUNS),

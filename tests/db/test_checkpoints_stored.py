@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlsched.db.checkpoints import ASIDE, DELETED, CheckpointsMarked
+from dlsched.db.checkpoints import ASIDE, DELETED, CheckpointsMarked, Unsaved
 from dlsched.db.reading.filters import Filter
 from dlsched.db.records import CheckpointCommitted, EnvironmentGiven
 from dlsched.db.store import Store
@@ -61,3 +61,23 @@ def test_an_ended_job_is_live_again_with_an_environment(store: Store, epoch: Epo
     store.persist(epoch, 3, [CancelJob(ONE)], 3.0)
     assert store.jobs([ONE])[0].facts.ended_at == 3.0
     assert store.contents([ONE])[ONE].environment == {}
+
+
+def unsaved(job: int, step: int, in_a_row: int = 1) -> Unsaved:
+    return Unsaved(
+        job=JobId(job), run_id=RunId("r1"), at=float(step), step=step, why="full", in_a_row=in_a_row
+    )
+
+
+def test_a_job_that_could_not_save_is_known_with_what_it_has_instead(
+    store: Store, epoch: Epoch
+) -> None:
+    rows = [saved(1, 5), saved(1, 10), unsaved(1, 20), unsaved(2, 30)]
+    store.persist(epoch, 1, [submit(1), submit(2), *map(Attach, rows)], 1.0)
+    assert store.load().unsaved == (unsaved(2, 30), unsaved(1, 20))
+    two, one = store.unsaved(Filter(users=("ann",)))
+    assert (one.unsaved, one.newest_step, one.newest_at) == (unsaved(1, 20), 10, 1.0)
+    assert (two.unsaved, two.newest_step, two.user) == (unsaved(2, 30), None, "ann")
+    assert store.pasts([ONE, TWO])[TWO].unsaved == two
+    store.persist(epoch, 2, [Attach(unsaved(1, 40, 2)), Attach(unsaved(2, 30, 0))], 2.0)
+    assert [each.unsaved for each in store.unsaved(Filter())] == [unsaved(1, 40, 2)]

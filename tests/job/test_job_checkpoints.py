@@ -15,6 +15,8 @@ from dlsched.job import Job, JobError, attach
 from dlsched.job.gang.agreement import Agreement
 from dlsched.job.saving import read_back
 from dlsched.job.saving.checkpoint_folder import CheckpointFolder
+from dlsched.job.saving.first_save import LARGE_BYTES, FirstSave
+from dlsched.job.saving.save_errors import room_in, why_not_saved
 
 
 class Counter:
@@ -405,3 +407,48 @@ def test_nothing_is_tried_where_memory_could_become_short(
     monkeypatch.setattr(os, "fork", lambda: pytest.fail("it forks"))
     with Counter(tmp_path).attach(every_steps=1) as job:
         assert job.step()
+
+
+def test_why_a_save_failed_names_what_is_full(tmp_path: Path) -> None:
+    def of(number: int) -> str:
+        return why_not_saved(OSError(number, os.strerror(number)), tmp_path)
+
+    assert of(errno.ENOSPC) == f"no space left on {tmp_path}"
+    assert of(errno.EDQUOT) == f"the disk quota is used up in {tmp_path}"
+    assert of(errno.EFBIG).startswith(f"a file in {tmp_path} may not be as large")
+    hidden = RuntimeError("unexpected pos 704 vs 598")
+    hidden.__context__ = OSError(errno.ENOSPC, "")
+    hidden.__context__.__context__ = hidden  # round and round
+    assert why_not_saved(hidden, tmp_path) == f"no space left on {tmp_path}"
+    assert why_not_saved(ValueError("a\n  b"), tmp_path) == "ValueError: a b"
+    assert room_in(tmp_path / "not" / "made") == room_in(tmp_path) > 0
+
+
+def test_the_first_save_is_foreseen_by_the_sizes_that_states_tell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = attach(folder=tmp_path / "made")
+
+    def add(name: str, size: int) -> None:
+        job.checkpoint.register(
+            name, save=lambda file: file.write(b"x" * 10), load=lambda file: None, size=lambda: size
+        )
+
+    job.checkpoint.register("unknown", save=lambda file: None, load=lambda file: None)
+    assert job.checkpoint.first_save() == FirstSave()
+    add("small", 1000)
+    assert job.checkpoint.first_save().save_bytes == 1000
+    assert job.checkpoint.first_save().save_s is None
+    add("large", LARGE_BYTES)
+    first = job.checkpoint.first_save()
+    assert first.save_bytes == LARGE_BYTES + 1000
+    assert first.save_s is not None
+    assert first.save_s > 0
+    assert names(tmp_path / "made") == []
+    assert not capsys.readouterr().err
+    add("huge", 1 << 60)
+    first = job.checkpoint.first_save()
+    assert first.room_bytes is not None
+    assert (first.save_bytes or 0) > first.room_bytes
+    assert "a checkpoint needs 1.07e+09 GiB, and" in capsys.readouterr().err
+    job.close()

@@ -11,7 +11,8 @@ FROM_JOB = [
     words.Hello(rank=3, capabilities=("stop", "checkpoint"), pid=7),
     words.StepDone(step=5, batch_s=0.25, loss=1.5, gpu_memory=10, metrics={"accuracy": 0.5}),
     words.CheckpointMade(path="/c/0001-000000005", step=5, bytes=9, sha256="ab", save_s=0.5),
-    words.Restored(step=5, restart_s=1.0),
+    words.SaveFailed(step=5, why="no space left on /c"),
+    words.Restored(step=5, restart_s=1.0, save_bytes=9, room_bytes=8, save_s=0.5),
     words.Leaving(finished=True, job=True),
     words.Trained(
         nodes=2, replicas=4, local=(8, 16), steps=(3, 1), accumulation_s=(0.5, 0.75),

@@ -27,19 +27,21 @@ def checkpoints_command(
     """List the checkpoints of jobs, latest first; without ids those of all your own jobs."""
     from dlsched.cli.output.json_output import object_of, print_json, print_json_lines  # noqa: PLC0415
     from dlsched.cli.output.listing import listing  # noqa: PLC0415
-    from dlsched.cli.output.terminal import terminal  # noqa: PLC0415
+    from dlsched.cli.output.terminal import shown, terminal  # noqa: PLC0415
 
     out = terminal(output.colour)
     wanted = job_filter(jobs, all_users=all_users)
     with daemon.client() as cluster:
-        found = cluster.checkpoints(wanted)
+        found, unsaved = cluster.checkpoints_and_unsaved(wanted)
     if output.as_lines:
         print_json_lines(map(object_of, found))
     elif output.as_json:
-        print_json(SCHEMA, checkpoints=map(object_of, found))
+        print_json(SCHEMA, checkpoints=map(object_of, found), unsaved=list(map(object_of, unsaved)))
     else:
         for line in listing(_columns(), found, out):
             sys.stdout.write(line + "\n")
+        for each in unsaved:
+            sys.stdout.write(f"{each.shown_id}: {shown(each.text)}\n")
 
 
 def _columns() -> list[Column[Checkpoint]]:

@@ -267,6 +267,8 @@ def _files(detail: Detail) -> Iterator[tuple[str, str]]:
             yield title, value
     if detail.last_checkpoint is not None:
         yield "checkpoint", f"step {detail.last_checkpoint_step}: {detail.last_checkpoint}"
+    if detail.unsaved is not None:
+        yield "not saved", detail.unsaved.text
 
 
 def _training_lines(training: Training) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ from dlsched.jobs.field import Field, Value
 
 _NOTIFY = {
     *("begin", "end", "fail", "preempt", "requeue", "invalid_depend", "array_tasks"),
-    *("time_limit", "time_limit_50", "time_limit_80", "time_limit_90", "all", "none"),
+    *("checkpoint", "time_limit", "time_limit_50", "time_limit_80", "time_limit_90", "all", "none"),
 }
 _NEVER_HAPPEN = {"stage_out"}  # there are no burst buffers
 

@@ -12,7 +12,7 @@ from dlsched.daemon.control.job_filters import (
     stored_filter,
     stored_names,
 )
-from dlsched.db.checkpoints import KEPT
+from dlsched.db.checkpoints import KEPT, StoredUnsaved
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.v1 import control_pb2
 
@@ -29,6 +29,7 @@ async def checkpoints(
     """
     driver, wanted = cluster.driver, stored_filter(request.filter, caller)
     rows = await driver.read(partial(driver.store.checkpoints, wanted, limit=MOST))
+    unsaved = await driver.read(partial(driver.store.unsaved, wanted))
     if not rows and names_jobs(request.filter):
         await _require_jobs(cluster, request.filter)
     reply, seen = control_pb2.CheckpointsReply(), set()
@@ -51,7 +52,26 @@ async def checkpoints(
         view.used_by.extend(job for job in used if job != row.job)
         if caller.is_operator or caller.name == row.user:
             view.path = row.path
+    reply.unsaved.extend(
+        unsaved_view(each, mine=caller.is_operator or caller.name == each.user)
+        for each in unsaved[:MOST]
+    )
     return reply
+
+
+def unsaved_view(row: StoredUnsaved, *, mine: bool) -> control_pb2.UnsavedView:
+    """A checkpoint that could not be written; why is for the job's owner and operators."""
+    return control_pb2.UnsavedView(
+        job=row.unsaved.job,
+        array_job=row.array_job,
+        array_task=row.array_task,
+        step=row.unsaved.step,
+        at=row.unsaved.at,
+        why=row.unsaved.why if mine else "",
+        in_a_row=row.unsaved.in_a_row,
+        newest_step=row.newest_step,
+        newest_at=row.newest_at,
+    )
 
 
 async def _require_jobs(cluster: Cluster, wanted: control_pb2.Filter) -> None:

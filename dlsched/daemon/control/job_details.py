@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from dlsched.daemon.cluster import Cluster
+from dlsched.daemon.control.checkpoint_lists import unsaved_view
 from dlsched.daemon.control.job_filters import (
     check_filter,
     chosen_ids,
@@ -38,7 +39,7 @@ from dlsched.rpc.v1 import control_pb2
 
 MOST = 100  # jobs in one answer
 MOST_BYTES = 8 << 20  # of their scripts and arguments, beside those of the first one
-OWNERS_ONLY = ("cause", "stacks")  # events whose text is from inside the job
+OWNERS_ONLY = ("cause", "stacks", "checkpoint-failed")  # events whose text is from inside the job
 PATIENCE_S = 2.0  # with predictions: what is known by then is shown
 
 
@@ -209,6 +210,8 @@ class JobDetails:
         if checkpoint is not None:
             detail.last_checkpoint = checkpoint.path if mine else ""
             detail.last_checkpoint_step = checkpoint.step
+        if past.unsaved is not None:
+            detail.unsaved.CopyFrom(unsaved_view(past.unsaved, mine=mine))
         training = self.cluster.trainings.trainings.get(job)
         if training is None and past.training is not None:
             training = TrainingProfile.of_known(past.training.known)

@@ -181,6 +181,11 @@ def _of_daemon(cluster: Cluster) -> Iterator[Metric]:
             "Reports of jobs that were invalid or of another run",
             cluster.trainings.ignored,
         ),
+        (
+            "checkpoints_failed",
+            "Checkpoints that jobs could not write",
+            cluster.unsaved.failures,
+        ),
     ):
         yield counter(f"dlsched_{name}", text, float(total))
 
@@ -217,6 +222,10 @@ def _of_jobs(cluster: Cluster) -> Iterator[Metric]:
     states = Tally(row.status.value for row in cluster.driver.committed.jobs.values())
     yield gauge("dlsched_jobs", "Live jobs by state", {(s,): states[s] for s in JOB_STATES},
                 ["state"])  # fmt: skip
+    running = sum(
+        cluster.driver.committed.live_run(job) is not None for job in cluster.unsaved.jobs
+    )
+    yield gauge("dlsched_jobs_unsaved", "Running jobs whose latest checkpoint has failed", running)
     jobs, now = cluster.live.jobs, cluster.now
     since = np.maximum(jobs["submit_time"], jobs["begin_at"])
     waits = (jobs["phase"] == PENDING) & ~jobs["held"] & (since <= now)

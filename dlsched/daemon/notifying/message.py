@@ -15,6 +15,7 @@ _VERBS = {
     "preempt": "was preempted",
     "requeue": "was queued again",
     "time_limit": "reached its time limit",
+    "checkpoint": "cannot save its checkpoints",
     "time_limit_50": "has used 50 % of its time limit",
     "time_limit_80": "has used 80 % of its time limit",
     "time_limit_90": "has used 90 % of its time limit",

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, func, select
 
 from dlsched.core.service_clock import NEW, Account, Received
 from dlsched.db import schema
-from dlsched.db.checkpoints import KEPT, read_borrowed
+from dlsched.db.checkpoints import KEPT, Unsaved, read_borrowed, read_unsaved
 from dlsched.db.contents import ContentSizes, JobContent
 from dlsched.db.records import (
     ArrayShape,
@@ -111,6 +111,7 @@ class Loaded:
     speeds: tuple[SpeedRow, ...] = ()
     trainings: tuple[TrainingRow, ...] = ()
     curves: tuple[CurvesRow, ...] = ()
+    unsaved: tuple[Unsaved, ...] = ()
     usage: tuple[UsedByOwner, ...] = ()
     borrowed: Mapping[JobId, tuple[JobId, str]] = field(default_factory=dict)  # checkpoints
 
@@ -392,6 +393,7 @@ def _cluster(connection: Connection) -> dict[str, Any]:
         "speeds": read_speeds(connection),
         "trainings": read_trainings(connection, TrainingRow),
         "curves": read_trainings(connection, CurvesRow),
+        "unsaved": tuple(each.unsaved for each in read_unsaved(connection, schema.jobs.c.live)),
         "usage": read_usage(connection),
         "borrowed": read_borrowed(connection),
     }

@@ -25,7 +25,14 @@ from sqlalchemy import (
 
 from dlsched.core.service_clock import Received
 from dlsched.db import schema
-from dlsched.db.checkpoints import DOOMED, HELD, RegisteredCheckpoint, read_checkpoints
+from dlsched.db.checkpoints import (
+    DOOMED,
+    HELD,
+    RegisteredCheckpoint,
+    StoredUnsaved,
+    read_checkpoints,
+    read_unsaved,
+)
 from dlsched.db.contents import JobContent, read_contents
 from dlsched.db.engine import reading
 from dlsched.db.gpu_work import read_gpu_use
@@ -155,6 +162,7 @@ class JobPast:
     events: list[StoredEvent]
     training: TrainingRow | None
     gpu_used: float | None  # mean utilisation of its GPUs, 0 to 1
+    unsaved: StoredUnsaved | None  # its latest checkpoint, if it could not be written
 
 
 class Reads:
@@ -340,12 +348,15 @@ class Reads:
             runs = _runs_by_job(connection, jobs)
             trainings = {each.job: each for each in read_trainings(connection, TrainingRow, jobs)}
             used = read_gpu_use(connection, jobs)
+            unsaved = read_unsaved(connection, schema.unsaved.c.job.in_(jobs))
+            without = {each.unsaved.job: each for each in unsaved}
             return {
                 job: JobPast(
                     runs=runs.get(job, []),
                     events=events[job],
                     training=trainings.get(job),
                     gpu_used=used.get(job),
+                    unsaved=without.get(job),
                 )
                 for job in jobs
             }
@@ -387,6 +398,10 @@ class Reads:
         """The registered checkpoints of the jobs of a filter, latest first."""
         match = and_(true(), *conditions(wanted))
         return self._read(lambda c: read_checkpoints(c, match, states=states, limit=limit))
+
+    def unsaved(self, wanted: Filter) -> list[StoredUnsaved]:
+        """The jobs of a filter whose latest checkpoint could not be written, latest first."""
+        return self._read(lambda c: read_unsaved(c, and_(true(), *conditions(wanted))))
 
     def checkpoints_of_ended(self, *, doomed: bool) -> list[RegisteredCheckpoint]:
         """The checkpoints of ended jobs that are there; `doomed`: those to be deleted instead."""

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, bindparam, case, delete, select, update
 from dlsched.core.errors import InvariantBroken
 from dlsched.core.sums import ordered_sum
 from dlsched.db import records, schema
-from dlsched.db.checkpoints import CheckpointsMarked, mark_checkpoints
+from dlsched.db.checkpoints import CheckpointsMarked, Unsaved, mark_checkpoints, set_unsaved
 from dlsched.db.contents import ContentGiven, environment_text
 from dlsched.db.gpu_work import GpuWork, add_gpu_work
 from dlsched.db.notices import (
@@ -219,6 +219,7 @@ _STORES: Mapping[type, Callable[[_Place, Any], None]] = {
     records.Progress: _progress,
     records.CheckpointCommitted: _checkpoints,
     CheckpointsMarked: lambda place, rows: mark_checkpoints(place.connection, rows),
+    Unsaved: lambda place, rows: set_unsaved(place.connection, rows),
     records.ClockMoved: _clock,
     JobServed: lambda place, rows: set_served(place.connection, rows),
     RunServed: lambda place, rows: set_received(place.connection, rows),

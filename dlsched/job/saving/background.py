@@ -28,14 +28,14 @@ class InBackground(Generic[Result]):
 
     Attributes:
         result: what it has returned.
-        why: its error in one line; empty while there is none.
+        error: with which it has ended; None: there is none.
         began_at: on the monotonic clock.
     """
 
     def __init__(self, call: Callable[[], Result]) -> None:
         """Begin the call."""
         self.result: Result | None = None
-        self.why = ""
+        self.error: Exception | None = None
         self.began_at = time.monotonic()
         self._call = call
         self._thread = threading.Thread(target=self._run, name="dlsched-checkpoint")
@@ -54,4 +54,4 @@ class InBackground(Generic[Result]):
         try:
             self.result = self._call()
         except Exception as error:  # the script's own code can raise any
-            self.why = f"{type(error).__name__}: {error}"
+            self.error = error

@@ -231,6 +231,27 @@ class CheckpointFolder:
             folder.parent.rmdir()
         return Checkpoint(path=path, run=run, step=step)
 
+    def seconds_to_write(self, run: int, size: int) -> float:
+        """Write so many bytes durably, delete them, and return how long the writing took.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        folder = self.root / f"{run}.tmp"
+        folder.mkdir(parents=True, exist_ok=True)
+        path, began, piece = folder / "trial", time.monotonic(), os.urandom(1 << 20)
+        try:
+            with path.open("wb") as file:
+                for _ in range(-(-size // len(piece))):
+                    file.write(piece)
+                file.flush()
+                os.fsync(file.fileno())
+            return time.monotonic() - began
+        finally:
+            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # a checkpoint is being written
+                folder.rmdir()
+
     # -- tidying -----------------------------------------------------------------------------------
 
     def prune_committed(self, keep: int, held: Collection[str] = ()) -> None:

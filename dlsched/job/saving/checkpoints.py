@@ -17,12 +17,15 @@ from pathlib import Path
 from dlsched.job.errors import DamagedCheckpoint, JobError
 from dlsched.job.gang.agreement import NOT_WRITTEN, WRITTEN, Agreement
 from dlsched.job.keeper_link import KeeperLink
-from dlsched.job.messages import CheckpointAnswer, CheckpointMade
+from dlsched.job.messages import CheckpointAnswer, CheckpointMade, SaveFailed
 from dlsched.job.runtime import Runtime
 from dlsched.job.saving.background import InBackground
 from dlsched.job.saving.checkpoint_folder import Checkpoint, CheckpointFolder, Part
+from dlsched.job.saving.first_save import FirstSave, foresee
+from dlsched.job.saving.save_errors import why_not_saved
 from dlsched.job.saving.states import States
 
+LONGEST_WHY = 400  # characters of why a save has failed
 TRIAL_AT_END_S = 5.0  # that a training waits at its end for the states that are tried
 
 
@@ -56,6 +59,7 @@ class Checkpoints:
         self.background = False
         self._behind: _Behind | None = None  # on all ranks, or on none
         self._finishing: tuple[_Behind, InBackground[list[Checkpoint]]] | None = None  # of rank 0
+        self._restored_bytes = 0  # of the checkpoint at which this run has begun
         self.saved_step = -1  # of the newest checkpoint of this run
         self.loss: float | None = None  # of the last step; a tensor on a GPU is read on saving
         self._runtime = runtime
@@ -86,6 +90,12 @@ class Checkpoints:
         return next(iter(self._candidates()), None)
 
     # -- what the job calls ------------------------------------------------------------------------
+
+    def first_save(self) -> FirstSave:
+        """Foresee what the first checkpoint of this run needs."""
+        if self._folder is None or not self.is_active:
+            return FirstSave()
+        return foresee(self._folder, self.states, self.run, self._restored_bytes)
 
     def is_due(self, now: float) -> bool:
         """Whether a periodic checkpoint is due by the clock."""
@@ -148,7 +158,7 @@ class Checkpoints:
         """How the save of this rank in the background has ended; 0: there is none, or not yet."""
         if self._behind is None or not self._behind.writes.is_done:
             return 0
-        return NOT_WRITTEN if self._behind.writes.why else WRITTEN
+        return NOT_WRITTEN if self._behind.writes.error else WRITTEN
 
     def advance(self, written: int) -> None:
         """Finish a save in the background that all ranks have written, as the verdict says."""
@@ -190,6 +200,7 @@ class Checkpoints:
             if not agreement.all_succeeded(undamaged):
                 continue
             self.states.load(checkpoint, parts)
+            self._restored_bytes = sum(part.bytes for part in checkpoint.parts())
             return checkpoint.step
         given = self._runtime.resume_from
         if given is not None and given.parent != self.folder:
@@ -261,17 +272,17 @@ class Checkpoints:
 
     def _attempt(self, stage: Callable[[], object], step: int, agreement: Agreement) -> bool:
         """Carry out a stage of a save; return whether it succeeded on all ranks that take part."""
-        why = ""
+        error: Exception | None = None
         try:
             stage()
-        except Exception as error:  # the script's own code can raise any
-            plain = isinstance(error, OSError | JobError)
-            why = str(error) if plain else f"{type(error).__name__}: {error}"
-        done = not why
+        except Exception as found:  # the script's own code can raise any
+            error = found
+            self._tell_failure(step, error)
+        done = error is None
         if self.states.by_all:
-            done = agreement.all_succeeded(not why)
-        if why or (not done and self._runtime.rank == 0):
-            self._tell_failure(step, why or "another rank has failed")
+            done = agreement.all_succeeded(done)
+        if error is None and not done and self._runtime.rank == 0:
+            self._tell_failure(step, None)
         return done
 
     def _finish(self, folder: CheckpointFolder, step: int, parts: list[Part]) -> list[Checkpoint]:
@@ -311,10 +322,9 @@ class Checkpoints:
     def _finish_behind(self, behind: _Behind, written: bool) -> None:
         """Finish, on rank 0 and in the background, what all ranks have written; or abandon it."""
         folder = self._folder
-        why = behind.writes.why
         if folder is None or not written:
-            if why or self._runtime.rank == 0:
-                self._tell_failure(behind.step, why or "another rank has failed")
+            if behind.writes.error is not None or self._runtime.rank == 0:
+                self._tell_failure(behind.step, behind.writes.error)
             if folder is not None and self._runtime.rank == 0:
                 folder.abandon(self.run, behind.step)
         elif self._runtime.rank == 0:
@@ -328,26 +338,35 @@ class Checkpoints:
             return True
         (behind, work), self._finishing = self._finishing, None
         work.wait()
-        if work.why:
-            self._tell_failure(behind.step, work.why)
+        if work.error is not None:
+            self._tell_failure(behind.step, work.error)
             self._folder.abandon(self.run, behind.step)
         for checkpoint in work.result or []:
             self._hand_in(checkpoint, time.monotonic() - behind.writes.began_at, behind.loss)
-        return not work.why
+        return work.error is None
 
     def _settle(self, agreement: Agreement) -> None:
         """Wait for the save in the background and finish it; all ranks call it together."""
         behind, self._behind = self._behind, None
         if behind is not None:
             behind.writes.wait()
-            written = agreement.all_succeeded(not behind.writes.why)
+            written = agreement.all_succeeded(behind.writes.error is None)
             self._finish_behind(behind, written)
             if agreement.all_succeeded(self._end_finishing()) and written:
                 self.saved_step = behind.step
         self._end_finishing()
 
-    @staticmethod
-    def _tell_failure(step: int, why: str) -> None:
+    def _tell_failure(self, step: int, error: Exception | None) -> None:
+        """Say that there is no checkpoint; without an error another rank has failed, and says it.
+
+        It is called before what was written is deleted, so that a full disk is seen to be full.
+        """
+        why = "another rank has failed"
+        if error is not None and self._folder is not None:
+            why = why_not_saved(error, self._folder.root)
+            many = self._runtime.world_size > 1
+            said = f"rank {self._runtime.rank}: {why}" if many else why
+            self._link.send(SaveFailed(step=step, why=said[:LONGEST_WHY]), must_arrive=True)
         print(f"dlsched.job: no checkpoint after step {step}: {why}", file=sys.stderr)
 
     def _hand_in(self, made: Checkpoint, save_s: float, last_loss: float | None) -> None:

@@ -41,6 +41,7 @@ class _State:
     each_rank: bool
     try_load: bool
     copy: Callable[[], Writer]
+    size: Callable[[], int] | None = None  # about how many bytes `save` writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ class States:
         each_rank: bool = False,
         try_load: bool = True,
         copy: Callable[[], Writer] | None = None,
+        size: Callable[[], int] | None = None,
     ) -> None:
         """Make a state part of each checkpoint.
 
@@ -87,12 +89,15 @@ class States:
             try_load: load the first save in a copy of this process, to see that a restore can.
             copy: copies the state for a save in the background; returns what writes the copy, in
                 another thread. Without it, `save` writes to memory.
+            size: returns about how many bytes it will write, so that the first save is held
+                against the room and the grace beforehand.
 
         Raises:
             JobError: when the name is not a file name or is taken.
         """
         self._check_name(name)
-        self._states[name] = _State(save, load, each_rank, try_load, copy or partial(copy_of, save))
+        copy = copy or partial(copy_of, save)
+        self._states[name] = _State(save, load, each_rank, try_load, copy, size)
 
     def register_shards(
         self,
@@ -138,6 +143,11 @@ class States:
     def writers(self) -> dict[str, Writer]:
         """Return what writes the states that this rank saves, by name."""
         return {name: state.save for name, state in self._own().items()}
+
+    def known_bytes(self) -> int | None:
+        """Return about how many bytes the states of rank 0 need; None: they do not say."""
+        sizes = [state.size() for state in self._own().values() if state.size is not None]
+        return None if self.shards or not sizes else sum(sizes)
 
     def copies(self) -> dict[str, Writer]:
         """Copy the states that this rank saves; return what writes the copies, by name."""

@@ -21,7 +21,8 @@ from dlsched.rpc.v1 import control_pb2
 log = logging.getLogger(__name__)
 _FIELDS = (
     "step", "batch_s", "loss", "gpu_memory_bytes", "restart_s", "save_s", "ignored", "saves",
-    "error", "error_at", "doing", "stacks",
+    "error", "error_at", "doing", "stacks", "unsaved_step", "unsaved_why", "save_bytes",
+    "room_bytes", "expected_save_s",
 )  # fmt: skip
 _MOST_RANKS = 1024  # of a run, whose reports wait
 _MOST_NAMES = 256  # of a report that waits

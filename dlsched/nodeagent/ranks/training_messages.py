@@ -66,7 +66,17 @@ class TrainingMessages:
                 self._report(peer, doing=message.what[:LONGEST_NAME])
             case words.Restored():
                 self._report(
-                    peer, step=message.step, restart_s=message.restart_s, saves=message.saves
+                    peer,
+                    step=message.step,
+                    restart_s=message.restart_s,
+                    saves=message.saves,
+                    save_bytes=message.save_bytes,
+                    room_bytes=message.room_bytes,
+                    expected_save_s=message.save_s,
+                )
+            case words.SaveFailed():
+                self._report(
+                    peer, unsaved_step=message.step, unsaved_why=message.why[:LONGEST_ERROR]
                 )
             case words.Ready():
                 self._ready = {

@@ -84,6 +84,7 @@ MESSAGES = {
 """,
     "CheckpointsReply": """
 1 checkpoints repeated CheckpointView
+2 unsaved repeated UnsavedView
 """,
     "CheckpointsRequest": """
 1 filter Filter
@@ -223,6 +224,7 @@ MESSAGES = {
 20 cause string
 21 host_share string
 22 awaited_by repeated int64
+23 unsaved UnsavedView
 """,
     "JobRequest": """
 1 name string
@@ -881,6 +883,17 @@ MESSAGES = {
 17 restart_s optional double
 18 save_s optional double
 19 ignored int64
+""",
+    "UnsavedView": """
+1 job int64
+2 array_job optional int64
+3 array_task optional int32
+4 step int64
+5 at double
+6 why string
+7 in_a_row int32
+8 newest_step optional int64
+9 newest_at optional double
 """,
     "UpdateRequest": """
 1 filter Filter

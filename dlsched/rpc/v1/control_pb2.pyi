@@ -769,7 +769,7 @@ class ShowRequest(_message.Message):
     def __init__(self, filter: _Optional[_Union[Filter, _Mapping]] = ..., why_order: _Optional[bool] = ..., skip: _Optional[int] = ...) -> None: ...
 
 class JobDetail(_message.Message):
-    __slots__ = ("job", "request", "runs", "events", "why_pending", "order_numbers", "working_directory", "output", "error", "last_checkpoint_step", "last_checkpoint", "training", "beside", "host_share", "awaited_by", "cause")
+    __slots__ = ("job", "request", "runs", "events", "why_pending", "order_numbers", "working_directory", "output", "error", "last_checkpoint_step", "last_checkpoint", "training", "beside", "host_share", "awaited_by", "cause", "unsaved")
     class OrderNumbersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -793,6 +793,7 @@ class JobDetail(_message.Message):
     HOST_SHARE_FIELD_NUMBER: _ClassVar[int]
     AWAITED_BY_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
+    UNSAVED_FIELD_NUMBER: _ClassVar[int]
     job: JobView
     request: JobRequest
     runs: _containers.RepeatedCompositeFieldContainer[RunView]
@@ -809,7 +810,8 @@ class JobDetail(_message.Message):
     host_share: str
     awaited_by: _containers.RepeatedScalarFieldContainer[int]
     cause: str
-    def __init__(self, job: _Optional[_Union[JobView, _Mapping]] = ..., request: _Optional[_Union[JobRequest, _Mapping]] = ..., runs: _Optional[_Iterable[_Union[RunView, _Mapping]]] = ..., events: _Optional[_Iterable[_Union[EventView, _Mapping]]] = ..., why_pending: _Optional[_Iterable[str]] = ..., order_numbers: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., last_checkpoint_step: _Optional[int] = ..., last_checkpoint: _Optional[str] = ..., training: _Optional[_Union[TrainingView, _Mapping]] = ..., beside: _Optional[_Iterable[int]] = ..., host_share: _Optional[str] = ..., awaited_by: _Optional[_Iterable[int]] = ..., cause: _Optional[str] = ...) -> None: ...
+    unsaved: UnsavedView
+    def __init__(self, job: _Optional[_Union[JobView, _Mapping]] = ..., request: _Optional[_Union[JobRequest, _Mapping]] = ..., runs: _Optional[_Iterable[_Union[RunView, _Mapping]]] = ..., events: _Optional[_Iterable[_Union[EventView, _Mapping]]] = ..., why_pending: _Optional[_Iterable[str]] = ..., order_numbers: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., last_checkpoint_step: _Optional[int] = ..., last_checkpoint: _Optional[str] = ..., training: _Optional[_Union[TrainingView, _Mapping]] = ..., beside: _Optional[_Iterable[int]] = ..., host_share: _Optional[str] = ..., awaited_by: _Optional[_Iterable[int]] = ..., cause: _Optional[str] = ..., unsaved: _Optional[_Union[UnsavedView, _Mapping]] = ...) -> None: ...
 
 class TrainingView(_message.Message):
     __slots__ = ("gpu_type", "model", "observations", "gradient_sqr", "gradient_var", "initial", "maximum", "local_min", "local_max", "may_accumulate", "fixed", "batch", "nodes", "replicas", "progress", "sizes", "restart_s", "save_s", "ignored")
@@ -1384,11 +1386,35 @@ class CheckpointView(_message.Message):
     used_by: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, job: _Optional[int] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., user: _Optional[str] = ..., run: _Optional[int] = ..., step: _Optional[int] = ..., bytes: _Optional[int] = ..., at: _Optional[float] = ..., loss: _Optional[float] = ..., path: _Optional[str] = ..., source: _Optional[int] = ..., next: _Optional[bool] = ..., used_by: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class UnsavedView(_message.Message):
+    __slots__ = ("job", "array_job", "array_task", "step", "at", "why", "in_a_row", "newest_step", "newest_at")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_JOB_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    IN_A_ROW_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_STEP_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_AT_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    array_job: int
+    array_task: int
+    step: int
+    at: float
+    why: str
+    in_a_row: int
+    newest_step: int
+    newest_at: float
+    def __init__(self, job: _Optional[int] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., step: _Optional[int] = ..., at: _Optional[float] = ..., why: _Optional[str] = ..., in_a_row: _Optional[int] = ..., newest_step: _Optional[int] = ..., newest_at: _Optional[float] = ...) -> None: ...
+
 class CheckpointsReply(_message.Message):
-    __slots__ = ("checkpoints",)
+    __slots__ = ("checkpoints", "unsaved")
     CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
+    UNSAVED_FIELD_NUMBER: _ClassVar[int]
     checkpoints: _containers.RepeatedCompositeFieldContainer[CheckpointView]
-    def __init__(self, checkpoints: _Optional[_Iterable[_Union[CheckpointView, _Mapping]]] = ...) -> None: ...
+    unsaved: _containers.RepeatedCompositeFieldContainer[UnsavedView]
+    def __init__(self, checkpoints: _Optional[_Iterable[_Union[CheckpointView, _Mapping]]] = ..., unsaved: _Optional[_Iterable[_Union[UnsavedView, _Mapping]]] = ...) -> None: ...
 
 class SetPolicyRequest(_message.Message):
     __slots__ = ("parts", "options")
@@ -2240,7 +2266,7 @@ class TaskBundle(_message.Message):
     def __init__(self, numbers: _Optional[_Iterable[int]] = ..., lines: _Optional[_Iterable[str]] = ..., over: _Optional[bool] = ...) -> None: ...
 
 class RunReport(_message.Message):
-    __slots__ = ("node", "key", "rank", "step", "batch_s", "loss", "gpu_memory_bytes", "metrics", "restart_s", "save_s", "training", "ignored", "saves", "not_finite", "error", "error_at", "doing", "stacks", "ready_ports", "ready_word", "calls")
+    __slots__ = ("node", "key", "rank", "step", "batch_s", "loss", "gpu_memory_bytes", "metrics", "restart_s", "save_s", "training", "ignored", "saves", "not_finite", "error", "error_at", "doing", "stacks", "ready_ports", "ready_word", "calls", "unsaved_step", "unsaved_why", "save_bytes", "room_bytes", "expected_save_s")
     class MetricsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -2269,6 +2295,11 @@ class RunReport(_message.Message):
     READY_PORTS_FIELD_NUMBER: _ClassVar[int]
     READY_WORD_FIELD_NUMBER: _ClassVar[int]
     CALLS_FIELD_NUMBER: _ClassVar[int]
+    UNSAVED_STEP_FIELD_NUMBER: _ClassVar[int]
+    UNSAVED_WHY_FIELD_NUMBER: _ClassVar[int]
+    SAVE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ROOM_BYTES_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_SAVE_S_FIELD_NUMBER: _ClassVar[int]
     node: str
     key: _run_pb2.RunKey
     rank: int
@@ -2290,7 +2321,12 @@ class RunReport(_message.Message):
     ready_ports: _containers.RepeatedScalarFieldContainer[int]
     ready_word: str
     calls: _containers.RepeatedCompositeFieldContainer[_run_pb2.StepRecord]
-    def __init__(self, node: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., rank: _Optional[int] = ..., step: _Optional[int] = ..., batch_s: _Optional[float] = ..., loss: _Optional[float] = ..., gpu_memory_bytes: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ..., restart_s: _Optional[float] = ..., save_s: _Optional[float] = ..., training: _Optional[_Union[TrainingReport, _Mapping]] = ..., ignored: _Optional[int] = ..., saves: _Optional[bool] = ..., not_finite: _Optional[_Iterable[str]] = ..., error: _Optional[str] = ..., error_at: _Optional[float] = ..., doing: _Optional[str] = ..., stacks: _Optional[str] = ..., ready_ports: _Optional[_Iterable[int]] = ..., ready_word: _Optional[str] = ..., calls: _Optional[_Iterable[_Union[_run_pb2.StepRecord, _Mapping]]] = ...) -> None: ...
+    unsaved_step: int
+    unsaved_why: str
+    save_bytes: int
+    room_bytes: int
+    expected_save_s: float
+    def __init__(self, node: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., rank: _Optional[int] = ..., step: _Optional[int] = ..., batch_s: _Optional[float] = ..., loss: _Optional[float] = ..., gpu_memory_bytes: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ..., restart_s: _Optional[float] = ..., save_s: _Optional[float] = ..., training: _Optional[_Union[TrainingReport, _Mapping]] = ..., ignored: _Optional[int] = ..., saves: _Optional[bool] = ..., not_finite: _Optional[_Iterable[str]] = ..., error: _Optional[str] = ..., error_at: _Optional[float] = ..., doing: _Optional[str] = ..., stacks: _Optional[str] = ..., ready_ports: _Optional[_Iterable[int]] = ..., ready_word: _Optional[str] = ..., calls: _Optional[_Iterable[_Union[_run_pb2.StepRecord, _Mapping]]] = ..., unsaved_step: _Optional[int] = ..., unsaved_why: _Optional[str] = ..., save_bytes: _Optional[int] = ..., room_bytes: _Optional[int] = ..., expected_save_s: _Optional[float] = ...) -> None: ...
 
 class TrainingReport(_message.Message):
     __slots__ = ("nodes", "replicas", "local", "steps", "accumulation_s", "optimiser_s", "gradient_sqr", "gradient_var", "initial", "maximum", "local_min", "local_max", "may_accumulate", "fixed", "local_now", "accumulation_now", "progress")

@@ -174,7 +174,7 @@ def test_the_environment_is_sent_once_without_variables_of_a_surrounding_job(
         (["-o", "%q", "--", "true"],
          "--output: %q is not known; known: %j %A %a %b %J %x %u %N %n %t %s %%"),
         (["--mail-type", "END,STOP", "--", "true"],
-         "--mail-type: 'STOP' is not known; known: all, array_tasks, begin, end, fail, "
+         "--mail-type: 'STOP' is not known; known: all, array_tasks, begin, checkpoint, end, fail, "
          "invalid_depend, none, preempt, requeue, time_limit, time_limit_50, time_limit_80, "
          "time_limit_90"),
         (["--mem", "99999P", "--", "true"], "--mem: 99999P is more than any node has"),

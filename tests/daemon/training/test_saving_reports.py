@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from ..cluster_of_tests import Caller, Running, eventually, job
@@ -9,6 +10,7 @@ from ..scripted_agent import ScriptedAgent
 from ..test_daily import play
 from ..test_recorded_predictions import begins, says
 from ..test_replayed import dlsched
+from ..test_restarted_work import commit
 
 
 def test_the_grace_grows_with_the_checkpoints_up_to_the_limit_of_the_site(tmp_path: Path) -> None:
@@ -38,5 +40,62 @@ def test_the_grace_grows_with_the_checkpoints_up_to_the_limit_of_the_site(tmp_pa
         await says(agent, key, step=5, saves=False, restart_s=1.0)
         out = await told("the script has registered no state: a stop loses all its steps")
         assert out.count("a checkpoint took") == 2
+
+    play(tmp_path, scene)
+
+
+def test_a_first_checkpoint_is_held_against_the_room_and_the_grace(tmp_path: Path) -> None:
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        [number] = await caller.submit(job(gpus=1, grace_s=30.0))
+        key = await begins(agent, 1)
+
+        async def told(text: str) -> None:
+            async def there() -> bool:
+                return text in (await dlsched(running, "show", str(number)))[1]
+
+            await eventually(there)
+
+        gib = 1 << 30
+        first = {"save_bytes": 3 * gib, "room_bytes": gib // 2, "restart_s": 1.0}
+        await says(agent, key, step=0, **first)
+        await told("no-room by job: a checkpoint needs 3 GiB, and 0.5 GiB are free")
+        await says(agent, key, step=0, **{**first, "room_bytes": 9 * gib}, expected_save_s=40.0)
+        await told("a checkpoint of 3 GiB will take about 40 s: grace 30 s -> 85 s")
+
+    play(tmp_path, scene)
+
+
+def test_a_failure_counts_once_for_all_ranks_and_not_after_a_later_checkpoint(
+    tmp_path: Path,
+) -> None:
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        [number] = await caller.submit(job(gpus=1))
+        key = await begins(agent, 1)
+
+        async def in_a_row() -> int:
+            out = json.loads((await dlsched(running, "show", str(number), "--json"))[1])
+            unsaved = out["jobs"][0]["unsaved"]
+            return unsaved["in_a_row"] if unsaved else 0
+
+        async def become(count: int) -> None:
+            async def is_so() -> bool:
+                return await in_a_row() == count
+
+            await eventually(is_so)
+
+        for step in (10, 10, 9, 20):
+            await says(agent, key, unsaved_step=step, unsaved_why="full\nof \x1b[2J holes")
+        await become(2)
+        out = (await dlsched(running, "show", str(number)))[1]
+        assert "checkpoint at step 20: full of" in out
+        assert "\x1b" not in out
+        await commit(agent, key, step=15)  # one that was late
+        await become(2)
+        await commit(agent, key, step=30)
+        await become(0)
+        await says(agent, key, unsaved_step=40, unsaved_why="full")
+        await become(1)
+        out = (await dlsched(running, "show", str(number)))[1]
+        assert "checkpoint at step 40: full; the newest one is of step 30, " in out
 
     play(tmp_path, scene)

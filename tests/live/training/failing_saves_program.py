@@ -1,0 +1,43 @@
+"""A training whose checkpoints fail, by the words after its steps and their length.
+
+python failing_saves_program.py STEPS PAUSE_S BYTES [FILE_LIMIT | broken RANK | slow SECONDS]
+
+Every step saves BYTES. Files may have FILE_LIMIT bytes at most after step 2; rank RANK cannot save
+after step 2; or a save takes SECONDS. While the file `mended` is in the working directory, no save
+fails.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import BinaryIO
+
+from dlsched.job import attach
+
+steps, pause, size = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+what, number = ([*sys.argv[4:], "", "0"])[:2]
+MENDED = Path("mended")
+
+with attach(every_steps=None if what == "slow" else 1, every_s=None) as job:
+
+    def save(file: BinaryIO) -> None:
+        """Write the state, or fail."""
+        if what == "slow":
+            time.sleep(float(number))
+        if what == "broken" and job.steps > 2 and job.rank == int(number) and not MENDED.exists():
+            raise RuntimeError("a state of its own cannot be written")
+        file.write(bytes(size))
+
+    job.checkpoint.register("state", save=save, load=lambda file: None, each_rank=True)
+    for _ in range(job.restore(), steps):
+        if what.isdigit():
+            most = resource.RLIM_INFINITY
+            if job.steps > 1 and not MENDED.exists():
+                most = int(what)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+        time.sleep(pause)
+        if not job.step():
+            break
