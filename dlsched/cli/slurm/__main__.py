@@ -27,6 +27,9 @@ _MODULES = {
     "scontrol": "scontrol",
     "sprio": "sprio",
     "sshare": "sshare",
+    "seff": "usage.seff",
+    "sstat": "usage.sstat",
+    "sdiag": "usage.sdiag",
 }
 
 

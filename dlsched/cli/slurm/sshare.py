@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlsched.cli.slurm.arguments import Arguments, joined
+from dlsched.cli.slurm.arguments import Arguments, joined, own_name
 from dlsched.cli.slurm.formats import Cell, by_names, lines, of_each
 from dlsched.client.daemon_client import Client
 from dlsched.client.records import Share
@@ -37,7 +37,8 @@ def _parser() -> Arguments:
     option("-u", "--users", help="these users")
     option("-a", "--all", flag=True, help="all users that you may see; the default")
     option("-l", "--long", flag=True, help="more columns")
-    option("-h", "--noheader", flag=True, help="without the titles")
+    option("-U", "--Users", flag=True, help="users alone: you, or those of -u, or all with -a")
+    option("-h", "-n", "--noheader", flag=True, help="without the titles")
     option("-P", "--parsable2", flag=True, help="cells are joined by |")
     option("-p", "--parsable", flag=True, help="cells end with |")
     option("-o", "--format", help=f"names: {LONG}")
@@ -58,6 +59,9 @@ def sshare(words: Sequence[str]) -> int:
         ]
     if users:
         found = [row for row in found if row.kind != "user" or row.name in users]
+    if given.Users:
+        mine = () if given.all or users else (own_name(),)
+        found = [row for row in found if row.kind == "user" and (not mine or row.name in mine)]
     separator = "|" if given.parsable or given.parsable2 else None
     for line in lines(parts, *of_each(found), header=not given.noheader, separator=separator):
         print(f"{line}|" if given.parsable else line)

@@ -188,3 +188,16 @@ def test_json_has_the_shape_of_slurms_data_parser(login: LoginNode, job: int) ->
     ]
     (partition,) = json.loads(login.typed("scontrol show partitions --json"))["partitions"]
     assert partition["nodes"]["total"] == 2
+
+
+def test_the_small_commands_tell_in_slurms_form(login: LoginNode, job: int) -> None:
+    done = int(login.typed("sbatch --parsable --gpus=0 -o /dev/null --wrap true"))
+    login.cluster.until(done, "COMPLETED")
+    told = login.typed(f"seff {done}")
+    assert told.startswith(f"Job ID: {done}\nCluster: ")
+    assert "State: COMPLETED (exit code 0)\nCores: 1\nCPU Utilized: 00:00:0" in told
+    assert "no such job" in login.run("seff 999999").stderr
+    assert login.typed(f"sstat -n -P -j {job}.batch -o JobID,NTasks") == f"{job}.batch|1\n"
+    assert re.search(r"Jobs running:   [1-9]", login.typed("sdiag"))
+    titles = login.typed("sshare -U -P").splitlines()[0]
+    assert titles.startswith("Account|User|RawShares|")

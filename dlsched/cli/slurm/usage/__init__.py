@@ -1,0 +1,1 @@
+"""What jobs and the daemon have used: `seff`, `sstat` and `sdiag`."""
