@@ -47,6 +47,8 @@ value constraint -C --constraint
 value nodes -N --nodes
 value ntasks -n --ntasks
 value ntasks_per_gpu --ntasks-per-gpu
+value gpu_bind --gpu-bind
+value distribution -m --distribution
 value ntasks_per_node --ntasks-per-node --tasks-per-node
 value cpus_per_task -c --cpus-per-task
 value cpus --cpus

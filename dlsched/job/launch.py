@@ -54,6 +54,7 @@ def launch(
     output: Callable[[Started], Write] | None = None,
     limit_s: float = 0.0,
     after_first_s: float = 0.0,
+    start_within_s: float = 0.0,
 ) -> int:
     """Start ranks and wait for them; return the highest code of those that end by themselves.
 
@@ -65,6 +66,7 @@ def launch(
         output: is told of the start, and returns what takes the output; None: it is shown.
         limit_s: end the ranks after so long; 0: never.
         after_first_s: kill the ranks that are left so long after the first one has ended; 0: never.
+        start_within_s: give up when they have not started after so long; 0: never.
 
     Raises:
         JobError: when there is no keeper, or it refuses.
@@ -86,6 +88,8 @@ def launch(
         _send_request(link, wanted, [] if given is None else [given])
         watch = _Watch(link, given, label=label, output=output)
         watch.after_first_s = after_first_s
+        if start_within_s:
+            watch.start_by = time.monotonic() + start_within_s
         return watch.until_done(limit_s)
 
 
@@ -133,6 +137,7 @@ class _Watch:
         self._done = False
         self.after_first_s = 0.0
         self._kill_at: float | None = None
+        self.start_by: float | None = None  # it gives up then
 
     def until_done(self, limit_s: float) -> int:
         end = time.monotonic() + limit_s if limit_s else None
@@ -147,8 +152,10 @@ class _Watch:
                 while not self._done:
                     self._watch_input(ready)
                     self._kill_when_due()
-                    due = [at for at in (end, self._kill_at) if at is not None]
+                    due = [at for at in (end, self._kill_at, self.start_by) if at is not None]
                     left = min(due) - time.monotonic() if due else None
+                    if self.start_by is not None and time.monotonic() >= self.start_by:
+                        raise JobError("run: the GPUs that it asks for are not free in time")
                     if end is not None and time.monotonic() >= end:
                         raise JobError(f"run: the time limit of {limit_s:g} s is over")
                     for key, _ in ready.select(left):
@@ -208,6 +215,7 @@ class _Watch:
             case Refused(why=why):
                 raise JobError(f"run: {why}")
             case Started():
+                self.start_by = None
                 self._is_input_sent = message.sends_input
                 if self._output is not None:
                     self._to = self._output(message)

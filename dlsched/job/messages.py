@@ -51,11 +51,12 @@ The library (a *rank*: a process that has sent `hello`) expects of the keeper:
 
 - `run` starts `ntasks` ranks over the nodes of the allocation, or some `nodes` of it, in blocks:
   `per_node` on each node (0: one for each GPU, on nodes in order), with `gpus_per_task` GPUs each
-  (0: the node's, shared). With `gpus`, it gets so many GPUs on each node that no other such call
-  has, and waits until they are free. Their environment is the caller's, with the variables that the
-  runtime sets for each rank. The message carries the caller's stdout and stderr as SCM_RIGHTS, in
-  this order: ranks of the same node may write there themselves. The output of other ranks, with
-  `label` of all, is sent as `output`.
+  (0: the node's, shared), or as `tasks_per_gpu` or `gpu_masks` say. With `plane` the nodes take
+  turns, in place of blocks. With `gpus`, it gets so many GPUs on each node that no other such call
+  has, with `own_gpus` all of them, and waits until they are free. Their environment is the
+  caller's, with the variables that the runtime sets for each rank. The message carries the caller's
+  stdout and stderr as SCM_RIGHTS, in this order: ranks of the same node may write there themselves.
+  The output of other ranks, with `label` of all, is sent as `output`.
 - A third descriptor is the caller's input, for the rank `input_to` or all. One rank alone that is
   on this node reads it itself. Else `started` has `sends_input`: the caller sends `input`, the end
   as an empty one, at most INPUT_WINDOW bytes more than `input_taken` says that every rank has
@@ -273,6 +274,11 @@ class RunRanks(Message):
     nodes: tuple[str, ...] = ()  # of the allocation, in its order; empty: all
     gpus: int | None = None  # on each node, of this call alone; None: all, shared with other calls
     overlap: bool = False  # with `gpus`: other calls may have the same ones
+    own_gpus: bool = False  # without `gpus`: all of its nodes, and no other such call's
+    tasks_per_gpu: int = 0  # so many ranks, one after the other, see one GPU; 0: not said
+    gpu_masks: tuple[int, ...] = ()  # bits of the GPUs that ranks of a node see, in turn
+    plane: int = 0  # so many ranks, one after the other, on each node in turn; 0: blocks
+    name: str = ""  # for accounts; empty: of the program
     overcommit: bool = False  # ranks may be more than GPUs
     cpus_per_task: int = 0  # told to the ranks; 0: as the job has it
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -195,6 +195,19 @@ FIELDS: tuple[Field, ...] = (
     _of_call("ntasks_per_gpu",
         _option("ntasks_per_gpu", "--ntasks-per-gpu", "Ranks for each GPU.", "N", slurm=True),
     ),
+    _of_call("gpu_bind",
+        _option(
+            "gpu_bind", "--gpu-bind",
+            "GPUs that each task of `srun` sees: single:N, map_gpu:0,1, per_task:N, none.", "HOW",
+            slurm=True,
+        ),
+    ),
+    _of_call("distribution",
+        _option(
+            "distribution", "-m --distribution",
+            "How `srun` spreads tasks over nodes: block, cyclic, plane=N.", "HOW", slurm=True,
+        ),
+    ),
     _row("ntasks_per_node", "whole",
         _option(
             "ntasks_per_node", "--ntasks-per-node --tasks-per-node", "Ranks on each node.", "N",

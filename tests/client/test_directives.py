@@ -92,14 +92,14 @@ def test_all_lines_that_are_refused_are_told_at_once() -> None:
 
 def test_options_without_effect_here_are_named_in_one_note() -> None:
     lines = (
-        "#SBATCH --gpu-bind=closest --wckey w --hint nomultithread --distribution=block",
+        "#SBATCH --cpu-bind=cores --wckey w --hint nomultithread",
         "#SBATCH --threads-per-core=1 --no-kill --propagate=STACK -J a --acctg-freq=30",
         "#SBATCH --profile none --quiet -v --get-user-env --kill-on-invalid-dep=yes",
     )
     layer, notes = read(*lines)
     assert layer == {"name": "a", "kill_on_invalid_dep": "yes"}
     assert notes == (
-        "s.sh: without effect here: --gpu-bind, --wckey, --hint, --distribution, "
+        "s.sh: without effect here: --cpu-bind, --wckey, --hint, "
         "--threads-per-core, --no-kill, --propagate, --acctg-freq, --profile, --quiet, -v, "
         "--get-user-env",
     )
@@ -181,3 +181,9 @@ def test_any_file_of_rows_is_read_or_refused(data: bytes) -> None:
         except BadInput as error:
             said = str(error)
         assert said.startswith("f:")
+
+
+@pytest.mark.parametrize("line", ["#SBATCH hetjob", "#SBATCH packjob"])
+def test_a_heterogeneous_job_is_refused(line: str) -> None:
+    with pytest.raises(BadInput, match="heterogeneous jobs are not supported"):
+        read(line)

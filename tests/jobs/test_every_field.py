@@ -49,6 +49,8 @@ OF_THE_CALL = {
         "input",
         "gpus_per_task",
         "ntasks_per_gpu",
+        "gpu_bind",
+        "distribution",
         "signal",
         "export",
         "open_ended",

@@ -173,8 +173,10 @@ def _read(name: str, words: Sequence[str]) -> tuple[dict[str, str], dict[str, st
             put_typed(layer, given.option, given.word, given.value)
         if given.idle:
             idle[given.idle] = None
-        elif given.option is None and (name == "sbatch" or given.word not in _OF_STEPS):
+        elif given.option is None and (name != "srun" or given.word not in _OF_STEPS):
             raise BadInput(f"{shorten(given.word)}: not supported")
+    if todo[:1] == [":"] or (name != "sbatch" and ":" in todo):  # as Slurm takes it
+        raise BadInput(":: heterogeneous jobs are not supported; submit each part as its own job")
     for note in idle_note(name, idle):
         print(note, file=sys.stderr)
     return layer, own, todo[1:] if todo[:1] == ["--"] else todo

@@ -21,7 +21,7 @@ _MARKS = ("#DLSCHED", "#SBATCH")
 # options of Slurm without effect here: how processes are bound, what is measured or printed, which
 # of the nodes that fit are better
 _WITHOUT_EFFECT = {
-    *("--gpu-bind", "--cpu-bind", "--mem-bind", "--wckey", "--hint", "--distribution", "-m"),
+    *("--cpu-bind", "--mem-bind", "--wckey", "--hint"),
     *("--threads-per-core", "--cores-per-socket", "--sockets-per-node", "--extra-node-info", "-B"),
     *("--ntasks-per-core", "--ntasks-per-socket", "--acctg-freq", "--profile", "--cpu-freq"),
     *("--gpu-freq", "--core-spec", "-S", "--thread-spec", "--switches", "--bcast", "--delay-boot"),
@@ -147,6 +147,11 @@ def parsed(what: str, words: Sequence[str], *, is_slurm: bool) -> Iterator[Given
     """
     todo = list(words)
     while todo:
+        if todo[0] in ("hetjob", "packjob") and is_slurm:
+            raise BadInput(
+                f"{what} {todo[0]}: heterogeneous jobs are not supported; "
+                "submit each part as its own job"
+            )
         if not todo[0].startswith("-"):
             raise BadInput(f"{what}: {shorten(todo[0])!r} is not an option")
         given = take_option(todo, is_slurm=is_slurm, what=f"{what.rpartition(': #')[0]}: ")

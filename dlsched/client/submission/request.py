@@ -12,7 +12,7 @@ from datetime import datetime
 from dlsched.client.submission.containers import check_container
 from dlsched.client.submission.exports import exported
 from dlsched.client.submission.resources import FROM_RESOURCES, check_resource, resources
-from dlsched.client.submission.slurm_variables import slurm_variables
+from dlsched.client.submission.slurm_variables import OF_STEPS, check_for_steps, slurm_variables
 from dlsched.client.submission.texts import check_text, check_words
 from dlsched.client.submission.values import read_number, read_value, word_of
 from dlsched.core.errors import BadInput, not_known, shorten
@@ -110,6 +110,9 @@ def compose(options: Mapping[str, str], command: Command, caller: Caller) -> Sub
         values["warn_script_only"] = warning.script_only
         if warning.overlaps_reservations:
             notes.append("--signal: R: has no effect; there are no reservations to overlap with")
+    for key in sorted(OF_STEPS & options.keys()):
+        if idle := check_for_steps(key, word_of(key), options[key]):
+            notes.append(f"without effect here: {idle}")
     check_container(options.get("container", ""), options.get("container_mounts", ""))
     request = messages.JobRequest(
         argv=check_words("arguments", command.argv), script=command.script
@@ -162,6 +165,8 @@ def check_option(key: str, what: str, text: str, now: datetime) -> None:
         from dlsched.client.submission.warning_signals import parse_warning  # noqa: PLC0415
 
         parse_warning(what, text)
+    elif key in OF_STEPS:
+        check_for_steps(key, what, text)
     else:
         check_resource(key, what, text)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dlsched.client.submission.values import word_of
+from dlsched.core.errors import BadInput
 
 _SAID = {
     "gpus": "SLURM_GPUS",
@@ -17,15 +18,37 @@ _SAID = {
     "gpus_per_task": "SLURM_GPUS_PER_TASK",
     "cpus_per_gpu": "SLURM_CPUS_PER_GPU",
     "ntasks_per_gpu": "SLURM_NTASKS_PER_GPU",
+    "gpu_bind": "SLURM_GPU_BIND",
+    "distribution": "SLURM_DISTRIBUTION",
     "dependency": "SLURM_JOB_DEPENDENCY",
     "priority_class": "SLURM_JOB_QOS",
     "export": "SLURM_EXPORT_ENV",
 }
+OF_STEPS = {"gpu_bind", "distribution"}
 _MEMORY = {
     "mem": "SLURM_MEM_PER_NODE",
     "mem_per_cpu": "SLURM_MEM_PER_CPU",
     "mem_per_gpu": "SLURM_MEM_PER_GPU",
 }
+
+
+def check_for_steps(key: str, what: str, text: str) -> str:
+    """Check an option that only the steps of a job read; return what of it has no effect.
+
+    `what` names the option in the error.
+
+    Raises:
+        BadInput: it is malformed.
+    """
+    from dlsched.task_places import read_distribution, read_gpu_binding  # noqa: PLC0415
+
+    try:
+        if key == "gpu_bind":
+            return f"{what}=closest" if read_gpu_binding(text).is_closest else ""
+        rest = read_distribution(text).rest
+    except ValueError as error:
+        raise BadInput(f"{what}: {error}") from None
+    return f"{what}={rest}" if rest else ""
 
 
 def slurm_variables(options: Mapping[str, str]) -> dict[str, str]:

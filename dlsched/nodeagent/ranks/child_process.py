@@ -353,6 +353,8 @@ def _execute(process: ProcessSpec) -> None:
     """
     program, arguments = process.argv[0], list(process.argv)
     environment = dict(process.environment)
+    if "SLURM_PROCID" in environment:
+        environment["SLURM_TASK_PID"] = str(os.getpid())
     try:
         environment["PWD"] = os.getcwd()
     except OSError as error:  # its user has removed it meanwhile

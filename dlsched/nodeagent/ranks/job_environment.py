@@ -35,6 +35,7 @@ class Rank:
     local_world: int
     gpus: tuple[str, ...]
     command: RankCommand | None = None  # of a `dlsched run`; None: as the launch mode has it
+    here: str = ""  # all ranks of the command on this node, by number; empty: they are in a row
     is_alone: bool = False  # a batch script or a shell: it is no rank, and starts them itself
 
 
@@ -219,6 +220,7 @@ def _slurm(spec: KeeperSpec, rank: Rank) -> dict[str, str]:
         "SLURM_NODEID": str(node_rank(spec, rank)),
         "SLURM_PROCID": str(rank.rank),
         "SLURM_LOCALID": str(rank.local_rank),
+        "SLURM_GTIDS": rank.here or _in_a_row(rank),
         "SLURM_SUBMIT_DIR": launch.submit_directory or launch.working_directory,
         "SLURM_SUBMIT_HOST": launch.submit_host,
         "SLURMD_NODENAME": spec.node,
@@ -243,6 +245,7 @@ def _slurm(spec: KeeperSpec, rank: Rank) -> dict[str, str]:
             "SLURM_STEP_NUM_TASKS": str(rank.world),
             "SLURM_STEP_TASKS_PER_NODE": command.tasks_per_node,
             "SLURM_STEP_GPUS": numbers,
+            "SLURM_LAUNCH_NODE_IPADDR": address_of(spec),
         }
     if desired.key.run > 1:
         values["SLURM_RESTART_COUNT"] = str(desired.key.run - 1)
@@ -254,6 +257,11 @@ def _slurm(spec: KeeperSpec, rank: Rank) -> dict[str, str]:
             if number is not None:
                 values[f"SLURM_ARRAY_TASK_{name.upper()}"] = str(number)
     return values
+
+
+def _in_a_row(rank: Rank) -> str:
+    first = rank.rank - rank.local_rank
+    return ",".join(map(str, range(first, first + rank.local_world)))
 
 
 def _tasks_per_node(spec: KeeperSpec) -> str:

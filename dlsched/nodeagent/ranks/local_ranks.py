@@ -82,6 +82,7 @@ class LocalRanks:
                 `stop` ends them.
         """
         keeper = self._keeper
+        here = ",".join(str(place.rank) for place in places)
         for place in places:
             rank = Rank(
                 rank=place.rank,
@@ -90,6 +91,7 @@ class LocalRanks:
                 local_world=len(places),
                 gpus=place.gpus,
                 command=command,
+                here=here,
             )
             with contextlib.ExitStack() as theirs:  # the rank's ends of its pipes
                 given = inputs.get(place.rank)

@@ -101,7 +101,8 @@ class Call:
         used = self.ranks.used if ends else self.ranks.used + self._used_elsewhere
         return StepRecord(
             number=self.number - 1,
-            name=os.path.basename(command.argv[0])[:NAME] if command.argv else "",
+            name=self._request.name[:NAME]
+            or (os.path.basename(command.argv[0])[:NAME] if command.argv else ""),
             nodes=compact_names(command.nodes)[:NODES],
             tasks=command.world,
             cpus=command.world * command.cpus_per_task,
@@ -122,7 +123,9 @@ class Call:
         """
         request, spec = self._request, self._keeper.spec
         taken = () if request.overlap else taken
-        layout = part_of(spec.desired.layout, request.nodes, request.gpus, taken)
+        layout = part_of(
+            spec.desired.layout, request.nodes, request.gpus, taken, alone=request.own_gpus
+        )
         if layout is None:
             return
         check_count("processors of each rank", request.cpus_per_task)
@@ -132,9 +135,12 @@ class Call:
             request.per_node,
             request.gpus_per_task,
             overcommit=request.overcommit,
+            tasks_per_gpu=request.tasks_per_gpu,
+            gpu_masks=request.gpu_masks,
+            plane=request.plane,
         )
         self.begun = True
-        if request.gpus is not None and not request.overlap:
+        if (request.gpus is not None or request.own_gpus) and not request.overlap:
             self.gpus = frozenset(gpu for share in layout for gpu in share.gpus)
         for share, places in zip(layout, plans, strict=True):
             self._node_of.update({place.rank: share.node for place in places})

@@ -72,6 +72,22 @@ def test_steps_in_the_background_have_gpus_of_their_own(login: LoginNode) -> Non
     assert (login.home / f"slurm-{job.job_id}.err").read_text() == "to the error file\n"
 
 
+def test_each_task_sees_the_gpus_that_the_header_gives_it(login: LoginNode) -> None:
+    script = (
+        "#!/bin/bash\n#SBATCH -N 1 --ntasks-per-node=2 --gpus-per-task=1 -t 5 -o seen.out\n"
+        "tell='echo $SLURM_LOCALID $SLURM_GTIDS $CUDA_VISIBLE_DEVICES; [ $SLURM_TASK_PID = $$ ]'\n"
+        'srun bash -c "$tell"; srun --gpu-bind=map_gpu:1,0 bash -c "$tell"\n'
+    )
+    (login.home / "seen.sh").write_text(script)
+    job = int(login.typed("sbatch --parsable seen.sh"))
+    login.cluster.until(job, "COMPLETED")
+    seen = [line.split() for line in (login.home / "seen.out").read_text().splitlines()]
+    assert [each[1] for each in seen] == ["0,1"] * 4
+    first, second = ({local: gpu for local, _, gpu in some} for some in (seen[:2], seen[2:]))
+    assert first["0"] != first["1"]
+    assert (second["0"], second["1"]) == (first["1"], first["0"])
+
+
 def test_torchrun_starts_once_on_each_node(login: LoginNode) -> None:
     (login.home / "fake_torchrun").write_text(TORCHRUN)
     (login.home / "fake_torchrun").chmod(0o755)

@@ -57,6 +57,45 @@ def test_ranks_that_do_not_fit_are_refused_with_the_reason() -> None:
     assert plan_ranks(shares(4), 2, 0, 2)[0][1].gpus == ("g02", "g03")
 
 
+def places(*gpus: int, ntasks: int, per_node: int = 0, **more: Any) -> list[str]:
+    """Ranks and their GPUs on each node: `0:01` is rank 0 with GPUs 0 and 1."""
+    found = plan_ranks(
+        shares(*gpus), ntasks, per_node, more.pop("gpus_per_task", 0), overcommit=True, **more
+    )
+    return [
+        " ".join(f"{one.rank}:{''.join(gpu[-1] for gpu in one.gpus)}" for one in here)
+        for here in found
+    ]
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ({}, ["0:01 1:01", "2:01"]),
+        ({"plane": 1}, ["0:01 2:01", "1:01"]),
+        ({"ntasks": 6, "plane": 2}, ["0:01 1:01 4:01 5:01", "2:01 3:01"]),
+        ({"ntasks": 4, "per_node": 2, "plane": 1}, ["0:01 2:01", "1:01 3:01"]),
+        ({"gpus_per_task": 1}, ["0:0 1:1", "2:0"]),
+        ({"tasks_per_gpu": 1}, ["0:0 1:1", "2:0"]),
+        ({"ntasks": 8, "tasks_per_gpu": 1}, ["0:0 1:1 2:0 3:1", "4:0 5:1 6:0 7:1"]),
+        ({"ntasks": 8, "tasks_per_gpu": 2}, ["0:0 1:0 2:1 3:1", "4:0 5:0 6:1 7:1"]),
+        ({"gpu_masks": (2, 3)}, ["0:1 1:01", "2:1"]),
+    ],
+)
+def test_ranks_are_spread_and_see_gpus_as_on_a_real_slurm(
+    how: dict[str, Any], expected: list[str]
+) -> None:
+    assert places(2, 2, **{"ntasks": 3, **how}) == expected
+
+
+def test_ranks_with_gpus_of_their_own_go_where_these_are() -> None:
+    assert places(3, 1, ntasks=4, gpus_per_task=1) == ["0:0 1:1 2:2", "3:0"]
+    with pytest.raises(CannotPlace, match="5 ranks with 1 GPU each: its nodes have: n0 3, n1 1"):
+        places(3, 1, ntasks=5, gpus_per_task=1)
+    with pytest.raises(CannotPlace, match="--gpu-bind: node n1 has 1 GPU here, which count from 0"):
+        places(3, 1, ntasks=2, gpu_masks=(2,))
+
+
 @pytest.mark.parametrize(
     ("ntasks", "per_node", "gpus_per_task"),
     [(-1, 0, 0), (0, -1, 0), (0, 0, -1), (0, 10**9, 0), (10**300, 0, 0), (0, 4096, 0)],
