@@ -13,7 +13,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
-TOOLS = {"dev", "docs", "torch", "frameworks"}  # and training frameworks, which are large
+TOOLS = {"dev", "docs", "torch", "frameworks", "jax"}  # and training frameworks, which are large
 
 
 def lowest() -> list[str]:

@@ -74,3 +74,27 @@ def test_it_ends_with_the_weights_of_the_ordinary_one(
     assert rest[0][1][-1].startswith("weights")
     assert rest[0][1][-1] == whole[0][1][-1]
     assert not any(line.startswith("epoch 0") for line in rest[0][1])
+
+
+@pytest.mark.slow
+def test_a_network_of_flax_saved_by_orbax_ends_with_the_weights_of_one_that_was_not_stopped(
+    ranks: Any, keeper: Any, free_port: int, tmp_path: Path
+) -> None:
+    for needed in ("jax", "flax", "optax", "orbax"):
+        if importlib.util.find_spec(needed) is None:
+            pytest.skip(f"{needed} is not installed: pip install 'dlsched[jax]'")
+    program = (FOLDER / "jax" / "preemptible.py").read_text()
+    options = ("--epochs", "3", "--samples", "128", "--batch", "32")  # four steps an epoch
+    own = {"DLSCHED_CKPT_DIR": str(tmp_path / "ckpt"), "JAX_PLATFORMS": "cpu"}
+    (process,) = ranks.gang(program, 1, free_port, *options, JAX_PLATFORMS="cpu")
+    whole = ranks.end(process)
+    for stop in (6, 8):  # within the second epoch, and at its end
+        keeper.answer = partial(answer, stop)
+        told = {**own, "DLSCHED_CTL_SOCK": keeper.path}
+        code, _, err = ranks.end(*ranks.gang(program, 1, free_port, *options, **told))
+        assert code == 143, err
+    assert [made.step for made in keeper.all(words.CheckpointMade)] == [6, 8]
+    rest = ranks.end(*ranks.gang(program, 1, free_port, *options, **own))
+    assert (whole[0], rest[0]) == (0, 0), (whole, rest)
+    assert whole[1][-1].startswith("weights")
+    assert rest[1][-1] == whole[1][-1]
