@@ -44,6 +44,7 @@ READS: dict[str, Callable[[Reads], object]] = {
     "task_runs": lambda r: r.task_runs(JobId(3)),
     "task_counts": lambda r: r.task_counts(JobId(3)),
     "checkpoints": lambda r: r.checkpoints(Filter(elements=(ArrayElements(array_job=JobId(3)),))),
+    "unsaved": lambda r: r.unsaved(Filter()),
     "checkpoints_of_ended": lambda r: r.checkpoints_of_ended(doomed=True),
     "removable_jobs": lambda r: r.removable_jobs(1e9, 10),
     "has_old_lines": lambda r: r.has_old_lines(1e9),
