@@ -149,7 +149,7 @@ class Cluster(LedgerFollower):
         self.curves.load(loaded.curves)
         self.rungs = Rungs()
         self.task_lists.began()
-        self.live = self.live.successor(loaded, self.now, term.ended)
+        self.live = self.live.successor(loaded, self.now, term.ended, term.learn_from)
         self.round_state = RoundState.of_loaded(self.live, self.round_state.settings, loaded)
         if self.tenants.load(loaded.tenants, self.settings):
             self.driver.note(TenantsConfigured(tenants=self.settings.tenants(), at=wall()))

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dlsched.core.errors import DlschedError
+from dlsched.daemon.round.ended_jobs import read_ended
 from dlsched.db import errors
 from dlsched.db.reading.loading import JobFacts, Loaded
 from dlsched.db.reading.queries import StoredJob
@@ -40,11 +41,13 @@ class TermBegun:
         asked_at: when the lead was asked for, in seconds of the leader's clock.
         loaded: everything that lives.
         ended: ended jobs that live ones depend on.
+        learn_from: ended jobs that policies are to know, in the order of their ends.
     """
 
     asked_at: float
     loaded: Loaded
     ended: Mapping[JobId, StoredJob]
+    learn_from: Sequence[StoredJob]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +207,8 @@ class Writer:
             if dependency.job and dependency.job not in live
         }
         known = self._store.jobs(wanted) if wanted else []
-        return TermBegun(asked_at, loaded, {stored.job.job: stored for stored in known})
+        learn_from = read_ended(self._store, loaded)
+        return TermBegun(asked_at, loaded, {each.job.job: each for each in known}, learn_from)
 
 
 def _dependencies(row: Job, facts: JobFacts | None) -> Sequence[Dependency]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dlsched.core.service_clock import Received
@@ -15,6 +16,7 @@ from dlsched.daemon.round.plan import Plan, carry_out, due, verify
 from dlsched.daemon.round.round_state import RoundState
 from dlsched.daemon.round.snapshot_builder import take_snapshot
 from dlsched.db.reading.loading import JobFacts, Loaded
+from dlsched.db.reading.queries import StoredJob
 from dlsched.db.records import JobBody, JobSpec
 from dlsched.db.served import JobServed, RunServed
 from dlsched.db.usage import UsedByOwner
@@ -237,7 +239,21 @@ class LiveLab:
             policy_state=before.policy_state,
             round_number=before.number,
         )
-        live = LiveState(self.live.rules).successor(loaded, now)
+        columns, finished = before.live.jobs, before.live.finished
+        ended = sorted(j for j, row in self.ledger.jobs.items() if row.status.is_terminal)
+        learn_from = [
+            StoredJob(
+                job=self.ledger.jobs[job],
+                facts=replace(
+                    facts.get(job, JobFacts(job=job)),
+                    ended_at=columns.get("finish", columns.row_of[job]),
+                ),
+                state="",
+            )
+            for job in (*finished, *(job for job in ended if job not in finished))
+            if job in columns.row_of
+        ]
+        live = LiveState(self.live.rules).successor(loaded, now, learn_from=learn_from)
         self.state = RoundState.of_loaded(live, before.settings, loaded)
 
     def running(self) -> dict[int, tuple[Share, ...]]:

@@ -178,7 +178,7 @@ def test_a_new_term_reads_again_what_another_leader_may_have_changed(tmp_path: P
             await kept.of(JobId(number))
             assert kept.queries == 0
             loaded = await driver.read(driver.store.load)
-            kept.term_began(TermBegun(asked_at=0.0, loaded=loaded, ended={}))
+            kept.term_began(TermBegun(asked_at=0.0, loaded=loaded, ended={}, learn_from=()))
             assert kept.kept_bytes == 0
             assert (await kept.of(JobId(number))).script == scripted(1).script
             assert kept.queries == 1

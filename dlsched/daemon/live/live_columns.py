@@ -9,7 +9,7 @@ Invariant: the columns are what a recount from the ledger and the times of its c
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
 import numpy as np
@@ -141,11 +141,19 @@ class LiveColumns:
     # -- loading -----------------------------------------------------------------------------------
 
     def successor(
-        self, loaded: Loaded, now: float, ended: Mapping[JobId, StoredJob] | None = None
+        self,
+        loaded: Loaded,
+        now: float,
+        ended: Mapping[JobId, StoredJob] | None = None,
+        learn_from: Iterable[StoredJob] = (),
     ) -> Self:
         """A new state of what the database has, with the rules and beliefs of this one.
 
-        `now` is of the policy's clock; `ended` are ended jobs that live ones depend on.
+        Args:
+            loaded: what lives.
+            now: seconds of the policy's clock.
+            ended: ended jobs that live ones depend on.
+            learn_from: ended jobs that policies are to know, in the order of their ends.
         """
         new = type(self)(
             self.rules,
@@ -156,10 +164,10 @@ class LiveColumns:
         )
         for stored in (ended or {}).values():
             new.note_ended(stored)
-        new._load(loaded, now)
+        new._load(loaded, now, list(learn_from))
         return new
 
-    def _load(self, loaded: Loaded, now: float) -> None:
+    def _load(self, loaded: Loaded, now: float, ended: Sequence[StoredJob]) -> None:
         ledger, self._now = loaded.ledger, now
         for used in loaded.usage:
             owner = used.user_name, used.account, used.vc
@@ -173,7 +181,12 @@ class LiveColumns:
             self.nodes.set_drained(name, drained.drained)
         jobs = [ledger.jobs[job_id] for job_id in sorted(ledger.jobs)]
         jobs = [job for job in jobs if not job.status.is_terminal]
-        self._submit(jobs, now)
+        every = [*jobs, *(stored.job for stored in ended)]
+        self._submit(sorted(every, key=lambda job: job.job), now)
+        for stored in ended:
+            self._restore(stored.job, stored.facts, stored.facts.served, now)
+            ended_at = stored.facts.ended_at or now + self.origin
+            self._end(stored.job.job, stored.job, min(ended_at - self.origin, now))
         for job in jobs:
             job_id = job.job
             self._see_spares(ledger, job_id)

@@ -6,7 +6,6 @@ one that was never restarted; at some steps the walk goes on with the loaded one
 
 from __future__ import annotations
 
-import itertools
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -30,15 +29,11 @@ from dlsched.protocol.ledger import (
     NONE_LEFT,
     Assign,
     Attach,
-    Changes,
     JobStatus,
     MemberOver,
     ReleaseRun,
-    Restart,
     Run,
     StopRun,
-    Write,
-    apply_all,
 )
 from dlsched.protocol.messages import (
     ExitReason,
@@ -53,6 +48,7 @@ from dlsched.protocol.messages import (
     StopReason,
     Told,
 )
+from tests.daemon.stored_lab import lab_on
 from tests.postgres import PostgresCluster, postgres_cluster
 
 __all__ = ["postgres_cluster"]
@@ -113,43 +109,6 @@ def fresh(
         yield make
     if cluster is not None:
         cluster.drop(url)
-
-
-def lab_on(live: Any, store: Store) -> Any:
-    """A laboratory whose every write goes into a store, too, and to a state without restarts."""
-
-    class StoredLab(live.LiveLab):  # type: ignore[misc]
-        def __init__(self) -> None:
-            term = store.contend("test")
-            assert term is not None
-            self.epoch, self.numbers = term.epoch, itertools.count(1)
-            self.never_restarted = LiveState()
-            super().__init__((4, 4, 2))
-
-        def write(self, now: float, *writes: Write) -> None:
-            self.ledger = apply_all(self.ledger, writes)
-            for state in (self.live, self.never_restarted):
-                state.apply(Changes(writes), self.ledger, now)
-            self.persist(now, writes)
-
-        def persist(self, now: float, writes: tuple[Write, ...] = ()) -> None:
-            self.never_restarted.rows_to_store()
-            rows = map(Attach, self.live.rows_to_store())
-            store.persist(self.epoch, next(self.numbers), (*writes, *rows), now)
-
-        def restart_job(self, now: float, job: JobId) -> None:
-            """A job that has ended is to run again."""
-            (stored,) = store.jobs([job])
-            self.ledger = apply_all(self.ledger, [Restart(job)])
-            for state in (self.live, self.never_restarted):
-                state.revive({job: (self.ledger.jobs[job], stored.facts)}, now)
-                state.apply(Changes([Restart(job)]), self.ledger, now)
-            self.persist(now, (Restart(job),))
-
-        def loaded(self, now: float) -> LiveState:
-            return LiveState(self.live.rules).successor(store.load(), now)
-
-    return StoredLab()
 
 
 def bits(value: Any) -> Any:

@@ -32,6 +32,7 @@ POLICIES = ["fifo", "first-fit", "sjf", "srtf", "srsf", "las", "multi-queue", "e
             "conservative", "tiresias", "gavel"]  # fmt: skip
 QUICK = {"srtf", "tiresias"}
 SOME_POLICIES = [p if p in QUICK else pytest.param(p, marks=pytest.mark.slow) for p in POLICIES]
+LEARN_AT_ENDS = ["gandiva-fair", "afs", "optimus", "multifactor"]
 trace_of = st.lists(
     st.tuples(
         st.one_of(st.integers(0, 300), st.sampled_from([0.0, 60.0, 120.0])),
@@ -209,7 +210,7 @@ def test_equal_jobs_keep_their_order_under_gavel(live: Any, lab: Any) -> None:
     compare(live, lab, "gavel", jobs, ["ann"] * len(jobs))
 
 
-@pytest.mark.parametrize("policy", SOME_POLICIES)
+@pytest.mark.parametrize("policy", [*SOME_POLICIES, *LEARN_AT_ENDS])
 @settings(max_examples=6)
 @given(jobs=trace_of)
 def test_a_daemon_killed_before_each_round_decides_as_if_nothing_had_happened(
