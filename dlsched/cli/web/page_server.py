@@ -6,6 +6,7 @@ other site can make a browser read the page under a name of its own.
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 import threading
@@ -23,6 +24,7 @@ from dlsched.rpc.bounded_http import BoundedHandler, BoundedServer
 from dlsched.rpc.endpoint import Endpoint
 from dlsched.rpc.tls import KeyFiles
 
+log = logging.getLogger("dlsched.cli.web")
 AT_ONCE = 16  # requests that are answered; further ones are refused
 AT_ONCE_OF_ONE = 4  # of one viewer
 MOST_VIEWERS = 64  # whose last page is kept
@@ -139,6 +141,9 @@ class PageServer:
             return _line(again.status, again.line, again.headers)
         except DlschedError as error:
             return _line(502, str(error), (("Retry-After", "5"),))
+        except Exception:
+            log.exception("event=page-failed")
+            return _line(500, "the page cannot be made: the server's log says why")
 
     def _view(self, address: DaemonAddress) -> ClusterView:
         dropped = None

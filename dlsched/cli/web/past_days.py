@@ -10,6 +10,7 @@ import numpy as np
 
 from dlsched.cli.web.cluster_view import DAYS, MOST_ENDED
 from dlsched.client.job_records import Job
+from dlsched.core.errors import plural
 from dlsched.core.sums import ordered_sum
 from simulate.report.cdf import cdf
 from simulate.report.drawing.charts import Bar, Bars, Curve, Curves, Figure, Key, Panel
@@ -36,9 +37,10 @@ def past_days_figure(ended: Sequence[Job], now: float) -> Figure:
     states = [state for state, _ in Counter(job.state for job in ended).most_common()]
     series = {state: k for k, state in enumerate(states)}
     panels: list[Panel] = [_ends(ended, series, now)]
-    if any(job.gpus for job in ended):
+    if _known(job for job in ended if job.gpus).size:  # some may have ended before they began
         panels += [_delays(ended), _gpu_time(ended)]
-    caption = f"{len(ended):,} jobs; at the left, jobs that ended in three hours, by their end."
+    count = plural(len(ended), "job")
+    caption = f"{count}; at the left, jobs that ended in three hours, by their end."
     if len(ended) == MOST_ENDED:
         caption += " The newest are shown; there are more."
     return Figure(

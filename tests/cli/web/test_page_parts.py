@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from dlsched.cli.web.cluster_view import MOST_ENDED
 from dlsched.cli.web.gpu_cells import MOST_NODES, nodes_html
 from dlsched.cli.web.past_days import MOST_USERS, past_days_figure
@@ -56,3 +59,23 @@ def test_the_past_days_name_the_users_with_the_most_gpu_time_and_what_is_left_ou
 
 def test_without_jobs_the_past_days_say_so() -> None:
     assert past_days_figure([], 1e9).absent == "No job has ended."
+
+
+TIMES = st.none() | st.floats(1e9 - 1e6, 1e9 + 1e6)
+ENDED = st.builds(
+    Job,
+    job_id=st.integers(1, 9),
+    user=st.sampled_from(["ann", "bob", ""]),
+    state=st.sampled_from(["COMPLETED", "CANCELLED", "FAILED", "TIMEOUT"]),
+    gpus=st.integers(0, 16),
+    gpu_s=st.none() | st.floats(0.0, 1e9),
+    submitted_at=TIMES,
+    first_started_at=TIMES,
+    ended_at=TIMES,
+)
+
+
+@given(st.lists(ENDED, max_size=5))
+def test_the_past_days_are_drawn_for_any_jobs_that_have_ended(ended: list[Job]) -> None:
+    """Among them those that were cancelled before they began, and those without GPUs."""
+    assert figure_html(past_days_figure(ended, 1e9), 1, "past").startswith("<figure")

@@ -91,6 +91,15 @@ def test_queue_nodes_schedule_and_past_days_are_on_one_page(cluster: LocalCluste
     assert {"completed", "failed"} <= set(re.findall(r"<span>(\w+)</span>", text))
 
 
+def test_a_page_whose_only_ended_job_never_began_is_drawn() -> None:
+    with LocalCluster(nodes=1, tables={"daemon": {"web": "127.0.0.1:0"}}) as running:
+        job = running.submit("true", hold=True)
+        running.cli("cancel", "-y", str(job))
+        running.until(job, "CANCELLED")
+        address = address_of(running)
+        eventually("it is drawn", lambda: "1 job; at the left" in get(address)[1])
+
+
 def test_only_reading_and_only_under_its_own_name(cluster: LocalCluster) -> None:
     address = address_of(cluster)
     assert get(address, method="POST")[0] == 501

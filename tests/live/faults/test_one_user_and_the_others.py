@@ -80,15 +80,19 @@ class Bob:
 
     def read(self, address: str, path: str, has: bytes) -> None:
         """Read a page as Prometheus and browsers do, which come again where there was no room."""
+        until = time.monotonic() + 60
         while True:
             connection = HTTPConnection(address, timeout=60)
             try:
                 connection.request("GET", path)
-                assert has in connection.getresponse().read()
+                found = connection.getresponse().read()
             except (OSError, HTTPException):
-                continue
+                if time.monotonic() < until:
+                    continue
+                raise
             finally:
                 connection.close()
+            assert has in found
             return
 
 
