@@ -1,4 +1,7 @@
-"""Row A16 of the fault matrix: a million ended jobs are in the database and not in memory."""
+"""Row A16 of the fault matrix: a million ended jobs are in the database and not in memory.
+
+Of those, the last ones that have completed are there for policies to learn from.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dlsched.daemon.live.live_columns import LEARN_FROM
 from dlsched.db.store import Store
 from tests.daemon.cluster_of_tests import Running, job, settings_of
 from tests.db.histories import add_history
@@ -30,7 +34,7 @@ def objects_of_a_daemon(folder: Path) -> int:
             added = len(gc.get_objects()) - before
             ledger, facts = cluster.driver.committed, cluster.driver.table.facts
             assert (len(ledger.jobs), len(ledger.runs)) == (LIVE, 0)
-            assert (len(facts), cluster.live.jobs.count) == (LIVE, LIVE)
+            assert (len(facts), cluster.live.jobs.count) == (LIVE, LIVE + LEARN_FROM)
             jobs, _, _ = await running.caller().queue()
             assert len(jobs) == LIVE
 
@@ -43,13 +47,16 @@ def objects_of_a_daemon(folder: Path) -> int:
 def test_a_history_takes_no_memory_of_a_daemon_that_starts_on_it(
     tmp_path: Path, ended: int
 ) -> None:
-    async def submitted() -> None:
-        async with Running(settings_of(tmp_path)) as running:
+    async def submitted(folder: Path) -> None:
+        async with Running(settings_of(folder)) as running:
             await running.caller().submit(*[job(held=True) for _ in range(LIVE)])
 
-    asyncio.run(submitted())
-    objects_of_a_daemon(tmp_path)  # the first start also imports
-    without = objects_of_a_daemon(tmp_path)
-    with Store.open(settings_of(tmp_path).daemon.database) as store:
-        add_history(store, ended)
-    assert objects_of_a_daemon(tmp_path) < without + SOME_OBJECTS
+    folders = {LEARN_FROM: tmp_path / "short", ended: tmp_path / "long"}
+    for count, folder in folders.items():
+        folder.mkdir()
+        asyncio.run(submitted(folder))
+        with Store.open(settings_of(folder).daemon.database) as store:
+            add_history(store, count)
+    short, long = folders.values()
+    objects_of_a_daemon(short)  # the first start also imports
+    assert objects_of_a_daemon(long) < objects_of_a_daemon(short) + SOME_OBJECTS

@@ -32,7 +32,7 @@ POLICIES = ["fifo", "first-fit", "sjf", "srtf", "srsf", "las", "multi-queue", "e
             "conservative", "tiresias", "gavel"]  # fmt: skip
 QUICK = {"srtf", "tiresias"}
 SOME_POLICIES = [p if p in QUICK else pytest.param(p, marks=pytest.mark.slow) for p in POLICIES]
-LEARN_AT_ENDS = ["gandiva-fair", "afs", "optimus", "multifactor"]
+LEARN_AT_ENDS = ["afs", "optimus", "multifactor"]
 trace_of = st.lists(
     st.tuples(
         st.one_of(st.integers(0, 300), st.sampled_from([0.0, 60.0, 120.0])),
