@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,18 +24,31 @@ from .scripted_agent import ScriptedAgent
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
-def test_a_jump_of_the_wall_clock_ends_and_starts_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump_s: float
-) -> None:
-    """Row C14: limits, windows and begin times go by a clock that does not jump."""
-    real, offset = time.time, [0.0]
-    jumpy = SimpleNamespace(
-        time=lambda: real() + offset[0],
+SetClock = Callable[[float], None]
+
+
+@pytest.fixture
+def set_clock(monkeypatch: pytest.MonkeyPatch) -> SetClock:
+    """Sets the wall clock some seconds forward, or back."""
+    offset = [0.0]
+    shifted = SimpleNamespace(
+        time=lambda: time.time() + offset[0],
         clock_gettime=time.clock_gettime,
         CLOCK_BOOTTIME=time.CLOCK_BOOTTIME,
     )
-    monkeypatch.setattr(clock, "time", jumpy)
+    monkeypatch.setattr(clock, "time", shifted)
+
+    def set_it(by_s: float) -> None:
+        offset[0] = by_s
+
+    return set_it
+
+
+@pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
+def test_a_jump_of_the_wall_clock_ends_and_starts_nothing(
+    tmp_path: Path, set_clock: SetClock, jump_s: float
+) -> None:
+    """Row C14: limits, windows and begin times go by a clock that does not jump."""
 
     async def scene() -> None:
         async with (
@@ -43,9 +57,9 @@ def test_a_jump_of_the_wall_clock_ends_and_starts_nothing(
         ):
             caller, cluster = running.caller(), running.daemon.cluster
             [first] = await caller.submit(job(time_limit_s=600))
-            [later] = await caller.submit(job(begin_at=real() + 1800))
+            [later] = await caller.submit(job(begin_at=clock.wall() + 1800))
             await eventually(agent.running)
-            offset[0] = jump_s
+            set_clock(jump_s)
             rounds = cluster.round_state.number
             [second] = await caller.submit(job(gpus=1))
             await eventually(lambda: len(agent.running()) == 2)
@@ -68,16 +82,9 @@ def test_a_jump_of_the_wall_clock_ends_and_starts_nothing(
 
 @pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
 def test_jobs_that_run_while_the_clock_is_set_tell_how_long_they_took(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump_s: float
+    tmp_path: Path, set_clock: SetClock, jump_s: float
 ) -> None:
     """Row C14: the times of a live job move with the clock, in memory and in the database."""
-    real, offset = time.time, [0.0]
-    jumpy = SimpleNamespace(
-        time=lambda: real() + offset[0],
-        clock_gettime=time.clock_gettime,
-        CLOCK_BOOTTIME=time.CLOCK_BOOTTIME,
-    )
-    monkeypatch.setattr(clock, "time", jumpy)
 
     async def scene() -> None:
         async with (
@@ -90,7 +97,7 @@ def test_jobs_that_run_while_the_clock_is_set_tell_how_long_they_took(
             [runs] = await caller.submit(job(time_limit_s=600))
             await eventually(agent.running)
             before = (await caller.show(over)).job
-            offset[0] = jump_s
+            set_clock(jump_s)
             await eventually(lambda: table.of(JobId(runs)).moved_s)
             live = (await caller.show(runs)).job
             assert abs(live.submitted_at - clock.wall()) < 120
@@ -119,16 +126,9 @@ def test_jobs_that_run_while_the_clock_is_set_tell_how_long_they_took(
 
 @pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
 def test_what_happens_before_a_jump_is_noticed_does_not_move_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump_s: float
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_clock: SetClock, jump_s: float
 ) -> None:
     """Row C14: its times are of the new clock already."""
-    real, offset = time.time, [0.0]
-    jumpy = SimpleNamespace(
-        time=lambda: real() + offset[0],
-        clock_gettime=time.clock_gettime,
-        CLOCK_BOOTTIME=time.CLOCK_BOOTTIME,
-    )
-    monkeypatch.setattr(clock, "time", jumpy)
     notice = LeaderDriver._follow_wall_clock
 
     async def scene() -> None:
@@ -141,7 +141,7 @@ def test_what_happens_before_a_jump_is_noticed_does_not_move_with_it(
             await eventually(lambda: len(agent.running()) == 1)
             monkeypatch.setattr(LeaderDriver, "_follow_wall_clock", lambda driver: None)
             notice(driver)
-            offset[0] = jump_s
+            set_clock(jump_s)
             [after] = await caller.submit(job(gpus=1))
             await eventually(lambda: len(agent.running()) == 2)
             notice(driver)
@@ -166,16 +166,9 @@ def test_what_happens_before_a_jump_is_noticed_does_not_move_with_it(
 
 
 def test_a_daemon_that_takes_over_applies_no_jump_of_the_time_in_which_it_did_not_lead(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, set_clock: SetClock
 ) -> None:
     """Row C14: the leader of that time has moved the jobs already."""
-    real, offset = time.time, [0.0]
-    jumpy = SimpleNamespace(
-        time=lambda: real() + offset[0],
-        clock_gettime=time.clock_gettime,
-        CLOCK_BOOTTIME=time.CLOCK_BOOTTIME,
-    )
-    monkeypatch.setattr(clock, "time", jumpy)
 
     async def ticks_twice(driver: LeaderDriver) -> None:
         for _ in range(2):
@@ -190,7 +183,7 @@ def test_a_daemon_that_takes_over_applies_no_jump_of_the_time_in_which_it_did_no
             await second.start()
             try:
                 assert not second.driver.leading
-                offset[0] = 3600.0
+                set_clock(3600.0)
                 table = first.daemon.driver.table
                 await eventually(lambda: table.of(JobId(waits)).moved_s)
                 await ticks_twice(second.driver)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlsched.core.errors import InvariantBroken
-from dlsched.db import schema
-from dlsched.db.engine import writing
 from dlsched.db.records import ArrayShape, Dependency, JobBody, JobSpec
 from dlsched.db.store import Store
-from dlsched.db.versions import begin
 from dlsched.protocol.json_form import dumps, loads
 from dlsched.protocol.ledger import (
     NONE_LEFT,
@@ -72,7 +68,7 @@ from dlsched.protocol.messages import (
     Share,
     StopReason,
 )
-from tests.postgres import PostgresCluster
+from tests.db.emptied_store import Emptied, emptied_store
 from tests.protocol.simulation import Faults, schedules
 from tests.protocol.simulation.truth import Database, live_part
 
@@ -297,25 +293,12 @@ def possible(ledger: Ledger, writes: list[Write]) -> Ledger | None:
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def fresh(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Makes the store empty again, many times a test."""
-    cluster: PostgresCluster | None = None
-    if request.param == "postgres":
-        cluster = request.getfixturevalue("postgres_cluster")
-    folder: Path = tmp_path_factory.mktemp("store")
-    url = cluster.make() if cluster is not None else f"sqlite:///{folder}/a.db"
-    with Store.open(url) as store:
-
-        def make() -> Store:
-            with writing(store.engine) as connection:
-                for table in reversed(schema.METADATA.sorted_tables):
-                    connection.execute(table.delete())
-                begin(connection)
-            return store
-
-        yield make
-    if cluster is not None:
-        cluster.drop(url)
+def fresh(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Emptied]:
+    """Empties the store and returns it, many times a test."""
+    cluster = request.getfixturevalue("postgres_cluster") if request.param == "postgres" else None
+    yield from emptied_store(tmp_path_factory.mktemp("store"), cluster)
 
 
 def check_all(store: Store, ledger: Ledger) -> None:
@@ -336,7 +319,7 @@ def check_all(store: Store, ledger: Ledger) -> None:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 def test_any_writes_are_stored_as_the_ledger_applies_them(
-    fresh: Callable[[], Store], data: st.DataObject
+    fresh: Emptied, data: st.DataObject
 ) -> None:
     store = fresh()
     term = store.contend("d1")
@@ -364,7 +347,7 @@ def _restores(faults: Faults) -> bool:
 
 @pytest.mark.parametrize("theme", sorted(set(schedules.THEMES) - {"restore"}))
 def test_what_a_simulated_cluster_writes_is_stored_as_its_ledger_says(
-    fresh: Callable[[], Store], theme: str, monkeypatch: pytest.MonkeyPatch
+    fresh: Emptied, theme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Crashes, cuts, lost nodes and late ends write what no careful test would think of."""
     done: list[tuple[Any, Ledger]] = []

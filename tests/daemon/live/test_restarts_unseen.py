@@ -7,7 +7,7 @@ one that was never restarted; at some steps the walk goes on with the loaded one
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,11 +20,8 @@ from dlsched.daemon.live.live_state import LiveState
 from dlsched.daemon.live.nodes import ClusterRules
 from dlsched.daemon.round.round_state import RoundState
 from dlsched.daemon.round.snapshot_builder import take_snapshot
-from dlsched.db import schema
-from dlsched.db.engine import writing
 from dlsched.db.records import CheckpointCommitted, FieldsChanged, HoldChanged, Progress
 from dlsched.db.store import Store
-from dlsched.db.versions import begin
 from dlsched.protocol.ledger import (
     NONE_LEFT,
     Assign,
@@ -49,7 +46,8 @@ from dlsched.protocol.messages import (
     Told,
 )
 from tests.daemon.stored_lab import lab_on
-from tests.postgres import PostgresCluster, postgres_cluster
+from tests.db.emptied_store import Emptied, emptied_store
+from tests.postgres import postgres_cluster
 
 __all__ = ["postgres_cluster"]
 
@@ -89,26 +87,10 @@ SHARES = (None, None, 0.3, 0.5)
 @pytest.fixture(scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def fresh(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Any]:
-    """Makes the store empty again, many times a test."""
-    cluster: PostgresCluster | None = None
-    if request.param == "postgres":
-        cluster = request.getfixturevalue("postgres_cluster")
-    url = f"sqlite:///{tmp_path_factory.mktemp('store')}/a.db"
-    if cluster is not None:
-        url = cluster.make()
-    with Store.open(url) as store:
-
-        def make() -> Store:
-            with writing(store.engine) as connection:
-                for table in reversed(schema.METADATA.sorted_tables):
-                    connection.execute(table.delete())
-                begin(connection)
-            return store
-
-        yield make
-    if cluster is not None:
-        cluster.drop(url)
+) -> Iterator[Emptied]:
+    """Empties the store and returns it, many times a test."""
+    cluster = request.getfixturevalue("postgres_cluster") if request.param == "postgres" else None
+    yield from emptied_store(tmp_path_factory.mktemp("store"), cluster)
 
 
 def bits(value: Any) -> Any:
@@ -279,9 +261,7 @@ def take(lab: Any, verb: str, pick: int, number: int, now: float) -> None:
 
 @settings(max_examples=60)
 @given(walk=walks)
-def test_every_column_is_the_same_after_a_restart(
-    live: Any, fresh: Callable[[], Store], walk: Any
-) -> None:
+def test_every_column_is_the_same_after_a_restart(live: Any, fresh: Emptied, walk: Any) -> None:
     store, now = fresh(), 1.7e9
     lab = lab_on(live, store)
     for verb, pick, number, passes in walk:
@@ -297,7 +277,7 @@ def test_every_column_is_the_same_after_a_restart(
 
 
 def test_a_restart_while_a_next_run_is_given_up_leaves_its_gpus_closed(
-    live: Any, fresh: Callable[[], Store]
+    live: Any, fresh: Emptied
 ) -> None:
     """The run that it followed is over, so a new daemon does not know it."""
     lab = lab_on(live, fresh())
