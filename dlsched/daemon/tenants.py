@@ -112,12 +112,18 @@ class Tenants:
         return tuple(map(virtual_cluster, vcs.values()))
 
     def site_rules(self, settings: Settings) -> SiteRules:
-        """Accounts and priority classes in the form that rounds use, and how usage fades."""
+        """Accounts and priority classes in the form that rounds use, and how usage fades.
+
+        On a site without accounts users share all together: there they may name any, and a new
+        name must not be worth a share.
+        """
+        accounts = tuple(map(for_rounds, self.accounts().values()))
+        level = settings.fair_share.level
         return SiteRules(
-            accounts=tuple(map(for_rounds, self.accounts().values())),
+            accounts=accounts,
             classes=tuple(self.classes().values()),
             half_life_s=settings.fair_share.half_life_s,
-            level=settings.fair_share.level,
+            level="user" if level == "account" and not accounts else level,
         )
 
     def reservations(self) -> dict[str, Reservation]:

@@ -7,9 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import numpy as np
 import pytest
 
+from dlsched.core.sharing.fair_shares import fair_shares
+from dlsched.daemon.settings import Settings
+from dlsched.daemon.tenants import Tenants
+from dlsched.db.records import TenantSet
 from dlsched.rpc.v1 import control_pb2 as c
+from dlsched.tenants.fields import Account
 
 from .cluster_of_tests import Caller, Running, eventually, job, settings_of
 from .scripted_agent import ScriptedAgent
@@ -286,3 +292,17 @@ def test_a_borrower_gives_way_when_the_owner_comes(tmp_path: Path) -> None:
         assert "vc small: 1 of 1 GPU used" in await waits(bob, two, "Quota")
 
     play(tmp_path, scene, gpus=8, round={"interval_s": 0.3, "policy": "srtf"})
+
+
+def test_a_name_of_an_account_that_is_not_there_is_worth_no_share() -> None:
+    """On a site without accounts users may name any."""
+    settings = Settings()
+    rules = Tenants(settings).site_rules(settings)
+    owners = [("ann", "", ""), ("bob", "", ""), ("ann", "x1", "")]
+    used, here = np.array([1e6, 1e5, 0.0]), np.ones(3, np.bool_)
+    found = fair_shares(rules, {}, owners, used, here)
+    plain = fair_shares(rules, {}, owners[:2], used[:2], here[:2])
+    assert found.factors[[0, 1]].tolist() == plain.factors.tolist()
+    assert found.factors[2] == found.factors[0]
+    lab = TenantSet(tenant=Account(name="lab"), actor="root", at=0.0)
+    assert Tenants.stored([lab]).site_rules(settings).level == "account"

@@ -107,7 +107,7 @@ def test_order_and_shares_are_shown_term_by_term(site: LoginNode) -> None:
     )
     assert site.typed("sprio").split()[:3] == ["JOBID", "PARTITION", "PRIORITY"]
     tree = json.loads(site.typed("dlsched usage --shares --json"))
-    assert (tree["level"], tree["half_life_s"]) == ("account", 3600)
+    assert (tree["level"], tree["half_life_s"]) == ("user", 3600)  # there are no accounts
     (mine,) = tree["shares"]
     assert (mine["kind"], mine["name"], mine["share"]) == ("user", ME, 1.0)
     assert 0 < mine["factor"] < 1
@@ -145,7 +145,8 @@ def test_partitions_limit_times_and_users(site: LoginNode) -> None:
     (found,) = json.loads(site.typed(f"dlsched show {plain} --json"))["jobs"]
     assert (found["time_limit_s"], found["cpus"]) == (60, 2)
     told = site.typed("scontrol show partition short")
-    assert "DefaultTime=1:00 MaxTime=10:00" in told
+    assert "DefaultTime=00:01:00 " in told
+    assert "MaxTime=00:10:00 " in told
     assert "AllowGroups=no-such-group" in site.typed("scontrol show partition lab")
     cancel(site, job, plain)
 
