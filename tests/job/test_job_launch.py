@@ -331,7 +331,7 @@ def test_the_kinds_of_mpi_are_listed(keeper: Any) -> None:
 
 def test_each_task_runs_the_program_of_its_line(keeper: Any, tmp_path: Path) -> None:
     (tmp_path / "programs").write_text(
-        "# what runs where\n0 echo first '%t of' %o\n1-2 sh -c 'echo $RANK %o'\n* echo rest\n"
+        "# what runs where\n0 echo first '%t of' %o\n1-2 sh -c 'echo $RANK %o'\n* echo rest#4\n"
     )
     wanted, _ = asked_for(keeper, "-n5", "--multi-prog", str(tmp_path / "programs"))
     said = [
@@ -340,7 +340,7 @@ def test_each_task_runs_the_program_of_its_line(keeper: Any, tmp_path: Path) -> 
         ).stdout
         for rank in range(5)
     ]
-    assert said == ["first 0 of 0\n", "1 0\n", "2 1\n", "rest\n", "rest\n"]
+    assert said == ["first 0 of 0\n", "1 0\n", "2 1\n", "rest#4\n", "rest#4\n"]
     assert wanted.name == "programs"
 
 
@@ -351,6 +351,7 @@ def test_each_task_runs_the_program_of_its_line(keeper: Any, tmp_path: Path) -> 
         ("0-2 a\n", "programs:1: task 2: the tasks are 0 to 1"),
         ("* a\n1 b\n", "programs:2: task 1 has a program already"),
         ("x a\n", "programs:1: 'x' are no tasks (0, 1-3,5 or *)"),
+        ("1-0 a\n", "programs:1: '1-0' are no tasks (0, 1-3,5 or *)"),
         ("0 a 'b\n", "programs:1: no closing quotation"),
         ("0\n", "programs:1: has no program"),
     ],

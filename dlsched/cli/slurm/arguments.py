@@ -85,7 +85,8 @@ def between(option: str, values: Sequence[str] | None) -> range | None:
     if not values:
         return None
     low, dash, high = values[-1].partition("-")
-    if not low.isdecimal() or (dash and not high.isdecimal()):
+    numbers = low.isdecimal() and (not dash or high.isdecimal())
+    if not numbers or int(high or low) < int(low):
         raise BadInput(f"{option}: {shorten(values[-1])!r} is not a number or a range (2, 2-4)")
     return range(int(low), int(high or low) + 1)
 

@@ -1,4 +1,4 @@
-"""The times of `sacct -S`, `sreport start=`: Slurm's grammar, for times that have passed."""
+"""The times of `sacct -S`: Slurm's grammar, for times that have passed."""
 
 from __future__ import annotations
 

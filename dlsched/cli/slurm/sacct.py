@@ -144,6 +144,8 @@ def _truncated(job: Job, since: float | None, until: float | None) -> Job:
     start, end = job.first_started_at, job.ended_at
     if start is not None and since is not None and start < since:
         start = since
+    if until is not None:
+        until = min(until, time.time())
     if until is not None and start is not None and (end is None or end > until):
         end = until
     if (start, end) == (job.first_started_at, job.ended_at):

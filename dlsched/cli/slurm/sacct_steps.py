@@ -46,6 +46,7 @@ def with_steps(job: Job) -> Iterator[Line]:
         first_started_at=job.started_at,
         cpu_s=job.script_cpu_s,
         peak_memory_bytes=job.script_peak_bytes,
+        asked={**job.asked, "ntasks": 1},
     )
     state = "CANCELLED" if job.state in _STOPPED - {"PENDING"} else job.state
     yield Line(replace(first, state=state, cancelled_by=None), script)

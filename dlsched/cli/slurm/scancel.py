@@ -50,6 +50,8 @@ def scancel(words: Sequence[str]) -> int:
     for word in given.jobs:
         if "." in word:
             raise BadInput(f"{word}: a step is not ended by itself; kill the srun that started it")
+    if given.batch and not given.quiet:
+        print("scancel: note: --batch: the steps of the job get the signal too", file=sys.stderr)
     number = signal_number("--signal", given.signal[-1]) if given.signal else 0
     chosen = job_filter(given.jobs, options, states=joined(given.state) or None)
     outlive_own_stop()

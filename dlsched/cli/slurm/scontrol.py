@@ -91,6 +91,8 @@ def scontrol(words: Sequence[str]) -> int:
         print(f"usage: scontrol [-o] [-d] [--json] COMMAND …\n\nOne of: {_USE}.")
         return 0
     verb, rest = todo[0].lower(), todo[1:]
+    if how.json and verb != "show":
+        raise BadInput(f"--json: not with {verb}; with show job, node or partition")
     if verb == "show":
         return _show(rest, how)
     if verb in _ACTIONS:

@@ -159,6 +159,8 @@ _TELL_APART = (
     *_OF_PARTITIONS,
     *(LETTERS[letter].title for letter in "lTnGbEuHfovLgU"),
     "GRES_USED",
+    "STATECOMPLETE",
+    "PORT",
 )
 NAMES: dict[str, Cell[Group]] = {
     "NodeList": LETTERS["N"],

@@ -245,6 +245,8 @@ def _parts(given: Any) -> list[Part[Row]]:
 
 def _said_parts(given: Any) -> list[Part[Row]]:
     if given.steps is not None:
+        if given.json or given.Format:
+            raise BadInput("-s: takes -o, not -O or --json: these list jobs")
         return by_letters((given.format or [USUAL_OF_STEPS])[-1], LETTERS_OF_STEPS)
     if given.Format:
         return by_fields(",".join(given.Format), ALIASES)

@@ -48,7 +48,7 @@ def _commands(path: str, lines: list[str], tasks: int) -> dict[int, str]:
     for number, line in enumerate(lines, 1):
         place = f"--multi-prog: {path}:{number}"
         try:
-            words = shlex.split(line, comments=True)
+            words = [] if line.lstrip().startswith("#") else shlex.split(line)
         except ValueError as error:  # quotes without an end
             raise WrongUse(f"{place}: {str(error).lower()}") from None
         if not words:
@@ -75,7 +75,8 @@ def _tasks(place: str, text: str, rest: list[int], tasks: int) -> list[int]:
     for part in text.split(","):
         first, dash, last = part.partition("-")
         ends = (first, last if dash else first)
-        if not all(end.isascii() and end.isdigit() and len(end) < 8 for end in ends):
+        numbers = all(end.isascii() and end.isdigit() and len(end) < 8 for end in ends)
+        if not numbers or int(ends[1]) < int(ends[0]):
             raise WrongUse(f"{place}: {text!r} are no tasks (0, 1-3,5 or *)")
         if int(ends[1]) >= tasks:
             raise WrongUse(f"{place}: task {ends[1]}: the tasks are 0 to {tasks - 1}")

@@ -36,6 +36,9 @@ def devices(*indices: int) -> str:
     return ",".join(f"GPU-stub-{k}" for k in indices)
 
 
+USED = "gpu:v100:2(IDX:0,2),gpu:a100:2(IDX:1,3)"
+
+
 def test_a_script_with_two_types_gets_them_and_the_next_one_waits_for_them(
     login: LoginNode,
 ) -> None:
@@ -60,8 +63,10 @@ def test_a_script_with_two_types_gets_them_and_the_next_one_waits_for_them(
     asked = "gres:gpu:a100:2,gres:gpu:v100:2"
     assert login.typed(f"squeue -h -j {first} -o %b").strip() == asked
     assert f"TresPerNode={asked}\n" in login.typed(f"scontrol show job {first}")
-    node = login.typed("scontrol show node n1")
-    assert f"Gres={told} GresUsed=gpu:v100:2,gpu:a100:2\n" in node
+    node = login.typed("scontrol -d show node n1")
+    assert f"Gres={told}\n" in node
+    used = login.typed("sinfo -h -N -n n1 -O GresUsed:60").strip()
+    assert (used, f"GresUsed={used}\n" in node) == (USED, True), node
 
     # four V100 of n2 and two of n1 are free, but no A100
     wrap = "--wrap 'echo gpus=$CUDA_VISIBLE_DEVICES; exec sleep 600'"

@@ -226,6 +226,10 @@ def test_jobs_are_changed_with_scontrol(login: LoginNode) -> None:
         ("sbatch --licenses=a --wrap true", 2, "sbatch: error: --licenses: not supported"),
         ("sbatch nowhere.sh", 2, "sbatch: error: nowhere.sh: can't be read"),
         ("sinfo -o %q", 2, "sinfo: error: -o: %q is not known"),
+        ("squeue -s --json", 2, "squeue: error: -s: takes -o, not -O or --json"),
+        ("squeue -s -O name", 2, "squeue: error: -s: takes -o, not -O or --json"),
+        ("scontrol --json hold 1", 2, "scontrol: error: --json: not with hold; with show job, "),
+        ("sacct -i 4-2", 2, "sacct: error: --nnodes: '4-2' is not a number or a range (2, 2-4)"),
     ],
 )  # fmt: skip
 def test_what_is_not_known_is_refused_in_one_line(

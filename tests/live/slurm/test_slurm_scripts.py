@@ -166,7 +166,9 @@ def test_a_job_submits_what_comes_after_it(login: LoginNode) -> None:
 def test_a_job_requeues_itself_at_its_warning(login: LoginNode) -> None:
     job = login.submit("requeue.sh")
     eventually("the job is up", (login.home / "long.up").exists)
-    login.typed(f"scancel --batch --signal=USR1 {job}")
+    told = login.run(f"scancel --batch --signal=USR1 {job}")
+    note = "scancel: note: --batch: the steps of the job get the signal too\n"
+    assert (told.returncode, told.stderr) == (0, note)
     login.cluster.until(job, "COMPLETED")
     text = (login.home / f"slurm-{job}.out").read_text()
     assert text.splitlines() == ["start 0", "caught", "start 1", "finished"]
@@ -252,7 +254,7 @@ def test_jobs_without_gpus_hold_processors_and_leave_gpus_alone(login: LoginNode
     with_gpu = int(login.typed("sbatch --parsable --gpus=4 --wrap true"))
     login.cluster.until(with_gpu, "COMPLETED")
     eventually("why it waits", lambda: "Resources" in (login.cluster.job(fourth).reason or ""))
-    assert f"needs {cpus} CPU" in login.typed(f"squeue -h -j {fourth} -o %W")
+    assert f"needs {cpus} CPU" in login.typed(f"dlsched show {fourth}")
     (login.home / "free").touch()
     for job in (*jobs, fourth):
         login.cluster.until(job, "COMPLETED")

@@ -114,6 +114,8 @@ def test_a_job_is_shown_in_slurms_lines(login: LoginNode, job: int) -> None:
     assert line.count("\n") == 1
     other = login.typed("sbatch --parsable --gpus=0 -H --array=1-4%2 --wrap true").strip()
     held = login.typed(f"scontrol show job {other}_1")
+    both = login.typed(f"scontrol show job {job},{other}_1")
+    assert both.count("\n   \n\n") == 2  # tools find the ends of jobs by their empty lines
     assert f"JobId={other} ArrayJobId={other} ArrayTaskId=1 ArrayTaskThrottle=2 " in held
     assert "Account=(null) QOS=(null)" in held
     assert "Command=(null)" in held
@@ -198,6 +200,11 @@ def test_the_small_commands_tell_in_slurms_form(login: LoginNode, job: int) -> N
     assert "State: COMPLETED (exit code 0)\nCores: 1\nCPU Utilized: 00:00:0" in told
     assert "no such job" in login.run("seff 999999").stderr
     assert login.typed(f"sstat -n -P -j {job}.batch -o JobID,NTasks") == f"{job}.batch|1\n"
+    assert login.typed(f"sstat -n -P -j {job}.77 -o JobID") == ""
+    many = int(login.typed("sbatch --parsable --gpus=0 -n 2 -o /dev/null --wrap true"))
+    login.cluster.until(many, "COMPLETED")
+    of_batch = login.typed(f"sacct -n -P -j {many}.batch -o JobID,NTasks")
+    assert of_batch == f"{many}.batch|1\n"
     assert re.search(r"Jobs running:   [1-9]", login.typed("sdiag"))
     titles = login.typed("sshare -U -P").splitlines()[0]
     assert titles.startswith("Account|User|RawShares|")

@@ -78,7 +78,7 @@ def job_lines(detail: Detail, *, details: bool = False) -> Iterator[str]:
     yield f"   StdOut={output_path(detail)}"
     if gres := asked_gres(job.gang, job.gpus, job.gpus_by_type):
         yield f"   TresPerNode={gres}"
-    yield "   "
+    yield "   \n"
 
 
 def _place_lines(job: Job, *, details: bool) -> Iterator[str]:
@@ -147,7 +147,7 @@ def step_lines(job: Job) -> Iterator[list[str]]:
         if not line.step or job.state != "RUNNING" or step.state != "RUNNING":
             continue
         script = line.step in ("batch", "interactive")
-        tasks = 1 if script else step.asked.get("ntasks") or 1
+        tasks = step.asked.get("ntasks") or 1
         cpus = 0 if script else job_cpus(step)
         nodes = len(step.nodes) or 1
         tres = "(null)" if script else f"cpu={cpus},node={nodes}"

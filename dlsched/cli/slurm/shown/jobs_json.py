@@ -53,9 +53,12 @@ def _print(command: list[str], jobs: list[dict[str, Any]]) -> None:
     print_document(command, jobs=jobs, last_backfill=none, last_update=now)
 
 
+NO_NUMBER = 0xFFFFFFFE  # NO_VAL of Slurm: no user has it
+
+
 def id_number(text: str) -> int:
-    """The number of a user or group; 0 where this machine does not know it."""
-    return int(text) if text.isdecimal() else 0
+    """The number of a user or group; where this machine does not know it, Slurm's for no value."""
+    return int(text) if text.isdecimal() else NO_NUMBER
 
 
 def _hosts(names: Any) -> str:

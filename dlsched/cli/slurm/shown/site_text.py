@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 from dlsched.cli.slurm.formats import moment
-from dlsched.cli.slurm.squeue import ENDED_WITHIN_S, MOST_ENDED
+from dlsched.cli.slurm.squeue import ENDED_WITHIN_S
 from dlsched.cli.slurm.version import version_text
 from dlsched.rpc.v1.control_pb2 import StatusReply
 
@@ -28,7 +28,6 @@ def config_lines(status: StatusReply) -> Iterator[str]:
         "JobFileAppend": "0",
         "JobRequeue": "1",
         "KillOnBadExit": "0",
-        "MaxJobCount": str(MOST_ENDED),
         "MinJobAge": f"{ENDED_WITHIN_S:.0f} sec",
         "PriorityType": f"priority/{status.policy}",
         "SchedulerType": f"sched/{status.policy}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 
 from dlsched.cli.jobs.job_filter import ids_of, job_filter
@@ -45,6 +46,8 @@ def _lines(job: Job) -> Iterator[str]:
     else:
         yield f"Cores: {cpus}"
     walltime = ran_s * cpus
+    if job.starts > 1 and job.started_at is not None:  # the CPU time is that of the last run
+        walltime = max((job.ended_at or time.time()) - job.started_at, 0.0) * cpus
     if job.cpu_s is not None:  # known once its run has ended
         part = 100 * job.cpu_s / walltime if walltime else 0.0
         yield f"CPU Utilized: {clock(job.cpu_s)}"

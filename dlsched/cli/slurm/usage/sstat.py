@@ -39,9 +39,11 @@ def sstat(words: Sequence[str]) -> int:
     rows = []
     for job in found:
         steps = [x for x in with_steps(job) if x.step and x.job.state == "RUNNING"]
-        asked = [x for x in steps if f"{job.shown_id}.{x.step}" in named]
+        mine = [word.partition(".") for word in named]
+        asked = {step for name, _, step in mine if name in (job.shown_id, str(job.job_id))}
         calls = [x for x in steps if x.step.isdecimal()] or steps
-        rows += asked or (steps if given.allsteps else calls[:1])
+        whole = steps if given.allsteps else calls[:1]
+        rows += [x for x in steps if x.step in asked] if any(asked) else whole
     separator = "|" if given.parsable or given.parsable2 else None
     shown = lines(
         parts, *of_each(rows), header=not given.noheader, separator=separator, rule=not separator
