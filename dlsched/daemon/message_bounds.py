@@ -16,6 +16,7 @@ from dlsched.nodes.fields import MOST_BYTES, MOST_CPUS, REPORTED
 from dlsched.protocol.agent import REMEMBERED_STARTS
 from dlsched.protocol.leader.state import WITNESSES
 from dlsched.protocol.ledger import Ledger
+from dlsched.protocol.ledger.ends import one_line
 from dlsched.protocol.messages import JobId, NodeName, RunKey, Sync, Term
 from dlsched.rpc.v1.control_pb2 import RunReport
 from dlsched.rpc.v1.node_pb2 import NodeDescription
@@ -168,7 +169,7 @@ def clear_invalid(report: RunReport) -> int:
     for name in strange:
         del report.metrics[name]
     report.error, report.stacks = report.error[:LONGEST_ERROR], report.stacks[:LONGEST_STACKS]
-    report.unsaved_why = " ".join(report.unsaved_why[:LONGEST_ERROR].split())
+    report.unsaved_why = one_line(report.unsaved_why, LONGEST_ERROR)
     if not 0 <= report.error_at <= LONGEST_S:
         report.error_at = 0.0
     if len(report.doing) > LONGEST_VALUE_NAME:

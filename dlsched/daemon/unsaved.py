@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Iterator
-from dataclasses import replace
 
 from dlsched.daemon.leader_driver import LeaderDriver, LedgerFollower
 from dlsched.daemon.reported.curves import Curves
@@ -33,7 +32,7 @@ class UnsavedJobs(LedgerFollower):
     """What jobs could not save.
 
     Attributes:
-        jobs: live ones whose latest checkpoint has failed.
+        jobs: those in memory whose latest checkpoint has failed.
         failures: of all jobs since this process began.
     """
 
@@ -49,24 +48,23 @@ class UnsavedJobs(LedgerFollower):
         self.jobs = {each.job: each for each in term.loaded.unsaved}
 
     def committed(self, changed: set[JobId], changes: Changes) -> None:
-        """Notice later checkpoints, saves that the grace has cut off, and the ends of jobs."""
+        """Notice later checkpoints, saves that the grace has cut off, and jobs that left memory."""
         soon = asyncio.get_running_loop().call_soon
         for saved in changes.of(CheckpointCommitted):
             mine = self.jobs.get(saved.job)
             if mine is not None and (saved.run_id != mine.run_id or saved.step >= mine.step):
                 del self.jobs[saved.job]
-                soon(self._driver.note, replace(mine, in_a_row=0))
         for over in changes.of(MemberOver):
             if over.exit is not None and self._is_cut_off(over.exit):
                 soon(self._note_cut_off, over.exit)
-        for job in changed & self.jobs.keys():
-            row = self._driver.committed.jobs.get(job)
-            if row is None or row.status.is_terminal:
-                del self.jobs[job]
+        for job in self.jobs.keys() - self._driver.committed.jobs.keys():
+            del self.jobs[job]
 
     def note(self, job: Job, run: Run, step: int, why: str) -> None:
         """Note that a run could not write the checkpoint after a step; once for all its ranks."""
-        before = self.jobs.get(job.job)
+        before, newest = self.jobs.get(job.job), self._driver.table.of(job.job).checkpoint
+        if newest is not None and newest.run_id == run.key.run_id and newest.step >= step:
+            return
         if before is not None and before.run_id == run.key.run_id and step <= before.step:
             return
         self.failures += 1
@@ -78,8 +76,7 @@ class UnsavedJobs(LedgerFollower):
             why=why,
             in_a_row=1 if before is None else before.in_a_row + 1,
         )
-        if not job.status.is_terminal:
-            self.jobs[job.job] = mine
+        self.jobs[job.job] = mine
         self._driver.note(mine, *self._told(job, run, mine))
 
     def _told(self, job: Job, run: Run, mine: Unsaved) -> Iterator[Event | Notice]:

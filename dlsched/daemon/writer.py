@@ -192,13 +192,18 @@ class Writer:
 
     def _begin(self, asked_at: float, epoch: Epoch) -> TermBegun | None:
         try:
-            loaded = self._store.load()
+            begun = self._read_term(asked_at)
         except BaseException:
             self._forget(epoch)
             raise
-        if loaded.ledger.epoch != epoch:  # this process was paused, and another one leads
+        if begun.loaded.ledger.epoch != epoch:  # this process was paused, and another one leads
             self._forget(epoch)
             return None
+        return begun
+
+    def _read_term(self, asked_at: float) -> TermBegun:
+        """Read all that a leader begins with."""
+        loaded = self._store.load()
         live = loaded.ledger.jobs
         wanted = {
             dependency.job

@@ -10,9 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    and_,
+    delete,
+    func,
+    or_,
+    select,
+    update,
+)
 
 from dlsched.db import schema
+from dlsched.db.records import CheckpointCommitted
 from dlsched.db.rows import record_of
 from dlsched.db.statements import chunks, put
 from dlsched.protocol.json_form import plain
@@ -79,7 +90,7 @@ class Unsaved:
         at: seconds since the epoch.
         step: after which there is none.
         why: in words, from inside the job.
-        in_a_row: how many have failed one after the other; 0: the job has a later one.
+        in_a_row: how many have failed one after the other.
     """
 
     job: JobId
@@ -103,15 +114,22 @@ class StoredUnsaved:
 
 
 def set_unsaved(connection: Connection, rows: Sequence[Unsaved]) -> None:
-    """Store which jobs could not save last, and delete those that have saved since."""
-    latest = {row.job: row for row in rows}
-    put(connection, schema.unsaved, [plain(row) for row in latest.values() if row.in_a_row])
+    """Store which jobs could not save last."""
+    latest = {row.job: plain(row) for row in rows}
+    put(connection, schema.unsaved, list(latest.values()))
+
+
+def forget_unsaved(connection: Connection, saved: Sequence[CheckpointCommitted]) -> None:
+    """Delete that jobs could not save which have saved since."""
     table = schema.unsaved
-    for some in chunks(job for job, row in latest.items() if not row.in_a_row):
-        connection.execute(delete(table).where(table.c.job.in_(some)))
+    for row in saved:
+        is_later = or_(table.c.run_id != row.run_id, table.c.step <= row.step)
+        connection.execute(delete(table).where(table.c.job == row.job, is_later))
 
 
-def read_unsaved(connection: Connection, condition: ColumnElement[bool]) -> list[StoredUnsaved]:
+def read_unsaved(
+    connection: Connection, condition: ColumnElement[bool], limit: int | None = None
+) -> list[StoredUnsaved]:
     """The jobs that could not save last, latest first; the condition is on the table of jobs."""
     table, jobs, saved = schema.unsaved, schema.jobs, schema.checkpoints
     newest = (
@@ -131,6 +149,7 @@ def read_unsaved(connection: Connection, condition: ColumnElement[bool]) -> list
         .outerjoin(saved, saved.c.id == newest)
         .where(condition)
         .order_by(table.c.at.desc(), table.c.job)
+        .limit(limit)
     )
     return [
         StoredUnsaved(

@@ -6,10 +6,12 @@ import queue
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dlsched.daemon.writer import StoreAnswer, TermBegun, Writer, Written
+from dlsched.daemon.writer import StoreAnswer, StoreFailed, TermBegun, Writer, Written
+from dlsched.db.errors import StoreUnavailable
 from dlsched.db.reading.loading import Loaded
 from dlsched.db.store import Store
 from dlsched.protocol import leader
@@ -84,6 +86,28 @@ def test_a_term_that_another_one_has_followed_while_it_loaded_never_begins(
             continue
     assert isinstance(begun, TermBegun)
     assert begun.loaded.ledger.epoch == loads[-1] == 3
+
+
+@pytest.mark.parametrize("name", ["load", "last_completed"])
+def test_a_term_that_could_not_be_read_is_asked_for_again(
+    started: Started, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Else the daemon would renew its heartbeat for ever, and no other one could lead."""
+    store, writer, said = started
+    read = getattr(store, name)
+    failed: list[bool] = []
+
+    def once(*given: Any) -> Any:
+        if not failed:
+            failed.append(True)
+            raise StoreUnavailable("away")
+        return read(*given)
+
+    monkeypatch.setattr(store, name, once)
+    writer.ask(leader.Contend(1.0))
+    assert isinstance(said.get(timeout=60), StoreFailed)
+    writer.ask(leader.Contend(2.0))
+    assert isinstance(said.get(timeout=60), TermBegun)
 
 
 def test_the_lead_is_confirmed_while_a_transaction_takes_long(

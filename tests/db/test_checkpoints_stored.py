@@ -75,9 +75,11 @@ def test_a_job_that_could_not_save_is_known_with_what_it_has_instead(
     rows = [saved(1, 5), saved(1, 10), unsaved(1, 20), unsaved(2, 30)]
     store.persist(epoch, 1, [submit(1), submit(2), *map(Attach, rows)], 1.0)
     assert store.load().unsaved == (unsaved(2, 30), unsaved(1, 20))
-    two, one = store.unsaved(Filter(users=("ann",)))
+    two, one = store.unsaved(Filter(users=("ann",)), 9)
+    assert store.unsaved(Filter(), 1) == [two]
     assert (one.unsaved, one.newest_step, one.newest_at) == (unsaved(1, 20), 10, 1.0)
     assert (two.unsaved, two.newest_step, two.user) == (unsaved(2, 30), None, "ann")
     assert store.pasts([ONE, TWO])[TWO].unsaved == two
-    store.persist(epoch, 2, [Attach(unsaved(1, 40, 2)), Attach(unsaved(2, 30, 0))], 2.0)
-    assert [each.unsaved for each in store.unsaved(Filter())] == [unsaved(1, 40, 2)]
+    later = [unsaved(1, 40, 2), saved(1, 35), saved(2, 30)]
+    store.persist(epoch, 2, list(map(Attach, later)), 2.0)
+    assert [each.unsaved for each in store.unsaved(Filter(), 9)] == [unsaved(1, 40, 2)]

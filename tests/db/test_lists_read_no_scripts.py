@@ -26,6 +26,8 @@ ONE = Filter(jobs=(JobId(1),))
 # how each read of a store is called; a new one belongs here
 READS: dict[str, Callable[[Reads], object]] = {
     "jobs": lambda r: r.jobs([JobId(1), JobId(2)]),
+    "last_ended": lambda r: r.last_ended([JobId(1), JobId(2)], 9),
+    "last_completed": lambda r: r.last_completed(9),
     "named": lambda r: r.named(ONE),
     "queue": lambda r: r.queue(),
     "history": lambda r: r.history(Filter(users=("ann",))),
@@ -44,7 +46,7 @@ READS: dict[str, Callable[[Reads], object]] = {
     "task_runs": lambda r: r.task_runs(JobId(3)),
     "task_counts": lambda r: r.task_counts(JobId(3)),
     "checkpoints": lambda r: r.checkpoints(Filter(elements=(ArrayElements(array_job=JobId(3)),))),
-    "unsaved": lambda r: r.unsaved(Filter()),
+    "unsaved": lambda r: r.unsaved(Filter(), 9),
     "checkpoints_of_ended": lambda r: r.checkpoints_of_ended(doomed=True),
     "removable_jobs": lambda r: r.removable_jobs(1e9, 10),
     "has_old_lines": lambda r: r.has_old_lines(1e9),

@@ -451,4 +451,11 @@ def test_the_first_save_is_foreseen_by_the_sizes_that_states_tell(
     assert first.room_bytes is not None
     assert (first.save_bytes or 0) > first.room_bytes
     assert "a checkpoint needs 1.07e+09 GiB, and" in capsys.readouterr().err
+
+    def unknown() -> int:
+        raise NotImplementedError("sparse")
+
+    job.checkpoint.register("sparse", save=print, load=print, size=unknown)
+    assert job.checkpoint.first_save() == FirstSave()
+    assert "the first checkpoint is not foreseen: sparse" in capsys.readouterr().err
     job.close()

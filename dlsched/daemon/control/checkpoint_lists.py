@@ -29,7 +29,7 @@ async def checkpoints(
     """
     driver, wanted = cluster.driver, stored_filter(request.filter, caller)
     rows = await driver.read(partial(driver.store.checkpoints, wanted, limit=MOST))
-    unsaved = await driver.read(partial(driver.store.unsaved, wanted))
+    unsaved = await driver.read(partial(driver.store.unsaved, wanted, MOST))
     if not rows and names_jobs(request.filter):
         await _require_jobs(cluster, request.filter)
     reply, seen = control_pb2.CheckpointsReply(), set()
@@ -53,8 +53,7 @@ async def checkpoints(
         if caller.is_operator or caller.name == row.user:
             view.path = row.path
     reply.unsaved.extend(
-        unsaved_view(each, mine=caller.is_operator or caller.name == each.user)
-        for each in unsaved[:MOST]
+        unsaved_view(each, mine=caller.is_operator or caller.name == each.user) for each in unsaved
     )
     return reply
 

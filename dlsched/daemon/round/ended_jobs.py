@@ -9,21 +9,19 @@ from __future__ import annotations
 
 from dlsched.daemon.live.live_columns import LEARN_FROM
 from dlsched.daemon.round.policy_state import PolicyState
-from dlsched.db.reading.filters import Filter
 from dlsched.db.reading.loading import Loaded
 from dlsched.db.reading.queries import StoredJob
 from dlsched.db.store import Store
-from dlsched.protocol.ledger import JobStatus
 from dlsched.protocol.messages import JobId
 
-COMPLETED = Filter(states=(JobStatus.COMPLETED.name,))
+MOST = 2 * LEARN_FROM  # that the last decision knew; the columns keep about as many
 
 
 def read_ended(store: Store, loaded: Loaded) -> list[StoredJob]:
     """The jobs that have ended of which policies are to know, in the order of their ends.
 
     These are the jobs that the last stored decision knew, and the last ones that have completed of
-    those submitted since then.
+    those submitted since then; so many, however long the history is.
 
     Args:
         store: the database.
@@ -33,10 +31,12 @@ def read_ended(store: Store, loaded: Loaded) -> list[StoredJob]:
     known = [JobId(job) for job in state.jobs.tolist()]
     place = {job: number for number, job in enumerate(state.finished.tolist())}
     live = {job for job, row in loaded.ledger.jobs.items() if not row.status.is_terminal}
-    ended = store.jobs(job for job in known if job not in live)
-    later = store.history(COMPLETED, newest_first=True, limit=LEARN_FROM)
-    ended += [each for each in later if each.job.job > max(known, default=0)]
-    return sorted(ended, key=lambda each: (place.get(each.job.job, len(place)), *_moment(each)))
+    chosen = store.last_ended((job for job in known if job not in live), MOST)
+    newest = max(known, default=0)
+    chosen += [job for job in store.last_completed(LEARN_FROM) if job > newest]
+    return sorted(
+        store.jobs(chosen), key=lambda each: (place.get(each.job.job, len(place)), *_moment(each))
+    )
 
 
 def _moment(stored: StoredJob) -> tuple[float, int]:

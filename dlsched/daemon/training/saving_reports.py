@@ -39,7 +39,7 @@ def note_saving(cluster: Cluster, job: Job, run: Run, report: RunReport, at: flo
         if needed > room:
             text = f"a checkpoint needs {needed / GIB:.3g} GiB, and {room / GIB:.3g} GiB are free"
             told.append(("no-room", text))
-    if report.HasField("expected_save_s"):
+    if report.HasField("expected_save_s") and report.HasField("save_bytes"):
         size = f"{report.save_bytes / GIB:.3g} GiB"
         said = f"a checkpoint of {size} will take about {report.expected_save_s:.3g} s"
         if text := _lengthen(cluster, job, report.expected_save_s, said):

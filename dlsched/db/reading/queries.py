@@ -188,6 +188,21 @@ class Reads:
 
         return self._read(query)
 
+    def last_ended(self, ids: Iterable[JobId], limit: int) -> list[JobId]:
+        """Those of some jobs that have ended, the last ones in the order of their ends."""
+        jobs = schema.jobs.c
+        query = select(jobs.job, jobs.ended_at).where(jobs.ended_at.is_not(None))
+        rows = self._read(lambda connection: rows_in(connection, query, jobs.job, set(ids)))
+        found = sorted((row["ended_at"], row["job"]) for row in rows)
+        return [JobId(job) for _, job in found[-limit:]]
+
+    def last_completed(self, limit: int) -> list[JobId]:
+        """The last jobs that have completed, latest first."""
+        jobs = schema.jobs.c
+        query = select(jobs.job).where(jobs.ended_at.is_not(None), jobs.state == "COMPLETED")
+        query = query.order_by(jobs.ended_at.desc(), jobs.job.desc()).limit(limit)
+        return self._read(lambda connection: [JobId(job) for (job,) in connection.execute(query)])
+
     def named(self, wanted: Filter) -> list[NamedJob]:
         """The jobs that a filter names, ended or not, by id."""
         jobs = schema.jobs.c
@@ -399,9 +414,10 @@ class Reads:
         match = and_(true(), *conditions(wanted))
         return self._read(lambda c: read_checkpoints(c, match, states=states, limit=limit))
 
-    def unsaved(self, wanted: Filter) -> list[StoredUnsaved]:
+    def unsaved(self, wanted: Filter, limit: int) -> list[StoredUnsaved]:
         """The jobs of a filter whose latest checkpoint could not be written, latest first."""
-        return self._read(lambda c: read_unsaved(c, and_(true(), *conditions(wanted))))
+        chosen = and_(true(), *conditions(wanted))
+        return self._read(lambda connection: read_unsaved(connection, chosen, limit))
 
     def checkpoints_of_ended(self, *, doomed: bool) -> list[RegisteredCheckpoint]:
         """The checkpoints of ended jobs that are there; `doomed`: those to be deleted instead."""

@@ -19,7 +19,13 @@ from sqlalchemy import Connection, bindparam, case, delete, select, update
 from dlsched.core.errors import InvariantBroken
 from dlsched.core.sums import ordered_sum
 from dlsched.db import records, schema
-from dlsched.db.checkpoints import CheckpointsMarked, Unsaved, mark_checkpoints, set_unsaved
+from dlsched.db.checkpoints import (
+    CheckpointsMarked,
+    Unsaved,
+    forget_unsaved,
+    mark_checkpoints,
+    set_unsaved,
+)
 from dlsched.db.contents import ContentGiven, environment_text
 from dlsched.db.gpu_work import GpuWork, add_gpu_work
 from dlsched.db.notices import (
@@ -158,6 +164,7 @@ def _progress(place: _Place, rows: Sequence[records.Progress]) -> None:
 
 def _checkpoints(place: _Place, rows: Sequence[records.CheckpointCommitted]) -> None:
     add(place.connection, schema.checkpoints, plain(rows))
+    forget_unsaved(place.connection, rows)
 
 
 def _described(place: _Place, rows: Sequence[records.NodeDescribed]) -> None:

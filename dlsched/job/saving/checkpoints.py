@@ -6,6 +6,7 @@ there is no checkpoint. The daemon is asked to commit each checkpoint.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import time
@@ -95,7 +96,11 @@ class Checkpoints:
         """Foresee what the first checkpoint of this run needs."""
         if self._folder is None or not self.is_active:
             return FirstSave()
-        return foresee(self._folder, self.states, self.run, self._restored_bytes)
+        try:
+            return foresee(self._folder, self.states, self.run, self._restored_bytes)
+        except Exception as error:  # the script's own code can raise any
+            print(f"dlsched.job: the first checkpoint is not foreseen: {error}", file=sys.stderr)
+            return FirstSave()
 
     def is_due(self, now: float) -> bool:
         """Whether a periodic checkpoint is due by the clock."""
@@ -200,7 +205,9 @@ class Checkpoints:
             if not agreement.all_succeeded(undamaged):
                 continue
             self.states.load(checkpoint, parts)
-            self._restored_bytes = sum(part.bytes for part in checkpoint.parts())
+            if self._runtime.rank == 0:
+                with contextlib.suppress(DamagedCheckpoint):  # it was whole a moment ago
+                    self._restored_bytes = sum(part.bytes for part in checkpoint.parts())
             return checkpoint.step
         given = self._runtime.resume_from
         if given is not None and given.parent != self.folder:

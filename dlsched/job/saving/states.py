@@ -146,8 +146,10 @@ class States:
 
     def known_bytes(self) -> int | None:
         """Return about how many bytes the states of rank 0 need; None: they do not say."""
+        if self.shards:
+            return None
         sizes = [state.size() for state in self._own().values() if state.size is not None]
-        return None if self.shards or not sizes else sum(sizes)
+        return sum(sizes) if sizes else None
 
     def copies(self) -> dict[str, Writer]:
         """Copy the states that this rank saves; return what writes the copies, by name."""

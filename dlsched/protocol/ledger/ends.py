@@ -312,7 +312,7 @@ def _loss(member: Member) -> str:
         return f"{member.node}: {member.presumed}"
     detail = member.exit.detail if member.exit else member.presumed
     why = member.exit.reason.value if member.exit else "lost"
-    return f"{member.node}: {why} {_one_line(detail)}".rstrip()
+    return f"{member.node}: {why} {one_line(detail)}".rstrip()
 
 
 def has_lost_hardware(run: Run) -> bool:
@@ -338,7 +338,7 @@ def _lost_its_gpu(member: Member) -> bool:
 
 def in_words(record: m.ExitRecord) -> str:
     """Say how a node's part ended, in one line: which rank, where in a gang, and what was said."""
-    said = _one_line(record.detail) if record.reason is not m.ExitReason.KEEPER_LOST else ""
+    said = one_line(record.detail) if record.reason is not m.ExitReason.KEEPER_LOST else ""
     rank = _RANK.match(said)
     said = said[rank.end() :] if rank else said
     on = record.node if len(record.nodes) > 1 else ""
@@ -364,14 +364,14 @@ def with_cause(reason: str, cause: str) -> str:
     end = _ONLY_A_CODE.search(reason)
     if end is None or not cause or cause.endswith(end[0]):
         return reason
-    return f"{reason}: {_one_line(cause.partition(f'{end[0]}: ')[2] or cause)}"
+    return f"{reason}: {one_line(cause.partition(f'{end[0]}: ')[2] or cause)}"
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str, longest: int = _LONGEST) -> str:
     """A text of a node, bounded, without line breaks and control characters."""
-    shown = "".join(each if each.isprintable() else " " for each in text[: 2 * _LONGEST])
+    shown = "".join(each if each.isprintable() else " " for each in text[: 2 * longest])
     words = " ".join(shown.split())
-    return words if len(words) <= _LONGEST else words[: _LONGEST - 1] + "…"
+    return words if len(words) <= longest else words[: longest - 1] + "…"
 
 
 def how_it_ended(record: m.ExitRecord) -> str:
@@ -379,7 +379,7 @@ def how_it_ended(record: m.ExitRecord) -> str:
     if record.reason is m.ExitReason.SIGNALLED:
         return f"signal {record.signal}"
     if record.reason is m.ExitReason.KEEPER_LOST:
-        return f"keeper-lost {_one_line(record.detail)}".rstrip()
+        return f"keeper-lost {one_line(record.detail)}".rstrip()
     return f"exit {record.code}" if record.reason is m.ExitReason.EXITED else record.reason.value
 
 

@@ -93,6 +93,7 @@ def test_a_failure_counts_once_for_all_ranks_and_not_after_a_later_checkpoint(
         await become(2)
         await commit(agent, key, step=30)
         await become(0)
+        await says(agent, key, unsaved_step=30, unsaved_why="another rank is told late")
         await says(agent, key, unsaved_step=40, unsaved_why="full")
         await become(1)
         out = (await dlsched(running, "show", str(number)))[1]
