@@ -96,9 +96,15 @@ class DetailedRow(Row):
     detail: Detail | None = None
 
 
-def _detail_of(row: Row) -> Detail:
+def detail_of(row: Row) -> Detail:
+    """All that is known of a row's job; what its list tells where nothing more was asked."""
     found = row.detail if isinstance(row, DetailedRow) else None
     return found or Detail(job=row.job)
+
+
+def _of_detail(title: str, field: str) -> Cell[Row]:
+    """The cell of a field that lists do not tell."""
+    return Cell(title, lambda row: str(detail_of(row).job.asked.get(field) or "(null)"))
 
 
 def command_text(detail: Detail) -> str:
@@ -254,17 +260,17 @@ _CELLS: dict[str, tuple[str, Cell[Row]]] = {  # by name: the letter, and the cel
     "exit_code": ("", _cell("EXIT_CODE", "exit_code", _number)),
     "DerivedEC": ("", _cell("DERIVED_EC", "exit_code", _number)),
     "BatchFlag": ("", _cell("BATCH_FLAG", "interactive", lambda it: str(int(not it)))),
-    "Container": ("", _cell("CONTAINER", "asked", _asked("container", "(null)"))),
+    "Container": ("", _of_detail("CONTAINER", "container")),
     "Exclusive": (
         "",
         _cell("EXCLUSIVE", "asked", lambda asked: "YES" if asked.get("exclusive") else "NO"),
     ),
-    "AllocNodes": ("", _cell("ALLOC_NODES", "asked", _asked("submit_host", "(null)"))),
+    "AllocNodes": ("", _of_detail("ALLOC_NODES", "submit_host")),
     "Cluster": ("", Cell("CLUSTER", lambda row: cluster_name())),
-    "WorkDir": ("Z", Cell("WORK_DIR", lambda row: _detail_of(row).working_directory or "")),
-    "Command": ("o", Cell("COMMAND", lambda row: command_text(_detail_of(row)) or "(null)")),
-    "StdOut": ("", Cell("STDOUT", lambda row: output_path(_detail_of(row)))),
-    "StdErr": ("", Cell("STDERR", lambda row: output_path(_detail_of(row), error=True))),
+    "WorkDir": ("Z", Cell("WORK_DIR", lambda row: detail_of(row).working_directory or "")),
+    "Command": ("o", Cell("COMMAND", lambda row: command_text(detail_of(row)) or "(null)")),
+    "StdOut": ("", Cell("STDOUT", lambda row: output_path(detail_of(row)))),
+    "StdErr": ("", Cell("STDERR", lambda row: output_path(detail_of(row), error=True))),
 }
 # what is not here, or not told: always the same, as Slurm shows what a job does not have
 _CONSTANT = """
@@ -303,5 +309,5 @@ _SAME = {
 }
 ALIASES = NAMES | {name: NAMES[other] for name, other in _SAME.items()}
 # of which the queue itself says nothing
-OF_DETAILS = ("WorkDir", "Command", "StdOut", "StdErr", "AllocNodes")
+OF_DETAILS = ("WorkDir", "Command", "StdOut", "StdErr", "AllocNodes", "Container")
 NOT_CONVERTED = {"MIN_MEMORY": _cell("MIN_MEMORY", "asked", _mib)}

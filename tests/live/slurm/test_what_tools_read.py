@@ -206,5 +206,6 @@ def test_the_small_commands_tell_in_slurms_form(login: LoginNode, job: int) -> N
     of_batch = login.typed(f"sacct -n -P -j {many}.batch -o JobID,NTasks")
     assert of_batch == f"{many}.batch|1\n"
     assert re.search(r"Jobs running:   [1-9]", login.typed("sdiag"))
+    assert login.typed(f"squeue -h -j {job} -O AllocNodes:20").strip() not in ("", "(null)")
     titles = login.typed("sshare -U -P").splitlines()[0]
     assert titles.startswith("Account|User|RawShares|")

@@ -17,10 +17,10 @@ from dlsched.cli.slurm.quantities import (
     trackable_text,
 )
 from dlsched.cli.slurm.queue_cells import (
-    DetailedRow,
     asked_features,
     asked_gres,
     command_text,
+    detail_of,
     end_of,
     output_path,
     state_of,
@@ -36,10 +36,7 @@ from dlsched.host_lists import fold
 
 def print_jobs(rows: Iterable[Row]) -> None:
     """Print the jobs of a queue."""
-    found = [
-        _job(row.detail, row.tasks) for row in rows if isinstance(row, DetailedRow) and row.detail
-    ]
-    _print(["squeue"], found)
+    _print(["squeue"], [_job(detail_of(row), row.tasks) for row in rows])
 
 
 def print_details(details: Sequence[Detail]) -> None:
