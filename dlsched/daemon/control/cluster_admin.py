@@ -76,10 +76,10 @@ class ClusterAdmin:
                 f"{', '.join(left_out)}: left out; dlsched admin set-policy stores it anew"
             )
         if driver.leading:
-            late = [n for n in driver.committed.nodes if cluster.is_overdue(n)]
+            late = sorted(filter(cluster.is_overdue, driver.committed.nodes), key=natural)
             away = red if cluster.is_mostly_away() else yellow
             if late:
-                away.append(f"nodes late: {', '.join(late[:10])}")
+                away.append(f"nodes late: {_some(late[:MOST_NAMED], len(late))}")
             fenced = {name: cluster.fencing.words(name) for name in late}
             yellow += [f"node {name}: {words}" for name, words in fenced.items() if words]
             yellow += _problems_of(cluster)
