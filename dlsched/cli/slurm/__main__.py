@@ -27,6 +27,7 @@ _MODULES = {
     "scontrol": "scontrol",
     "sprio": "sprio",
     "sshare": "sshare",
+    "sbcast": "sbcast",
     "seff": "usage.seff",
     "sstat": "usage.sstat",
     "sdiag": "usage.sdiag",

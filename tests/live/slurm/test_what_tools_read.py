@@ -209,3 +209,19 @@ def test_the_small_commands_tell_in_slurms_form(login: LoginNode, job: int) -> N
     assert login.typed(f"squeue -h -j {job} -O AllocNodes:20").strip() not in ("", "(null)")
     titles = login.typed("sshare -U -P").splitlines()[0]
     assert titles.startswith("Account|User|RawShares|")
+
+
+def test_a_file_is_copied_to_the_nodes_of_a_job(login: LoginNode) -> None:
+    source, dest = login.home / "data.bin", login.home / "copied.bin"
+    source.write_bytes(bytes(range(256)) * 4096)
+    source.chmod(0o750)
+    line = f"salloc --gpus=0 bash -c 'sbcast {{}} {source} {dest}'"
+    login.typed(line.format(""))
+    assert dest.read_bytes() == source.read_bytes()
+    assert dest.stat().st_mode & 0o777 == 0o750
+    again = login.run(line.format(""))
+    assert again.returncode == 1
+    assert "is there already; -f replaces it" in again.stdout + again.stderr
+    login.typed(line.format("-f"))
+    assert "only inside a job" in login.run(f"sbcast {source} {dest}").stderr
+    assert not list(login.home.glob("*.sbcast.*"))
