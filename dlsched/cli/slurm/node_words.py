@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from dlsched.client.records import Node
@@ -30,19 +31,36 @@ def long_state(node: Node) -> str:
     return state_in(node, LONG)
 
 
+def cpus_held(node: Node) -> int:
+    """How many of a node's processors jobs hold, in whole ones."""
+    return min(node.cpus or 0, math.ceil(node.cpus_held))
+
+
+def configured(node: Node) -> str:
+    """What a node has, as Slurm writes it: `cpu=8,mem=16000M,billing=8,gres/gpu=2`."""
+    cpus, memory = node.cpus or 0, (node.memory_bytes or 0) >> 20
+    gpus = f",gres/gpu={node.gpus}" if node.gpus else ""
+    return f"cpu={cpus},mem={memory}M,billing={cpus}{gpus}"
+
+
+def hosts_text(names: object) -> str:
+    """Nodes that a job names, as a host list; empty without any."""
+    return fold(names) if isinstance(names, list | tuple) else ""
+
+
 def gres(node: Node) -> str:
-    """As Slurm has it: `gpu:a100:4`, and `gpu:a100:2,gpu:v100:2` of several types."""
+    """As Slurm has it: `gpu:a100:4`, and `gpu:a100:2,gpu:v100:2` of several types; none: empty."""
     each = ",".join(f"gpu:{kind}{count}" for kind, count, _ in gpus_by_type(node))
-    return each if node.gpus else "(null)"
+    return each if node.gpus else ""
 
 
 def gres_used(node: Node) -> str:
-    """As Slurm has it: `gpu:a100:4(IDX:0-3)`."""
+    """As Slurm has it: `gpu:a100:4(IDX:0-3)`; without GPUs empty."""
     each = ",".join(
         f"gpu:{kind}{len(busy)}(IDX:{fold(busy).strip('[]') or 'N/A'})"
         for kind, _, busy in gpus_by_type(node)
     )
-    return each if node.gpus else "(null)"
+    return each if node.gpus else ""
 
 
 def gpus_by_type(node: Node) -> Iterator[tuple[str, int, list[str]]]:

@@ -43,6 +43,16 @@ def gpus_by_type(job: Job) -> list[tuple[str, int]]:
     return [(kind, int(count) * job_nodes(job)) for kind, _, count in pairs]
 
 
+def derived_code(job: Job) -> tuple[int, int]:
+    """The highest exit code of its calls of `srun`, and the signal that goes with it: (0, 9)."""
+    return max(((step.code, step.signal) for step in job.steps), default=(0, 0))
+
+
+def derived_text(job: Job) -> str:
+    """The same as Slurm writes it: `0:9`."""
+    return "{}:{}".format(*derived_code(job))
+
+
 def trackable(job: Job) -> list[tuple[str, str]]:
     """What Slurm calls trackable resources, in the order of scontrol: `("cpu", "4")`."""
     size = memory_on_node(job)

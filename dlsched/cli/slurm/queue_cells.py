@@ -10,8 +10,9 @@ from typing import Any
 from dlsched.cli.jobs.job_columns import COLUMNS, STATE_CODES, OfFields, Row, ran
 from dlsched.cli.slurm.cluster import cluster_name
 from dlsched.cli.slurm.formats import Cell, moment
+from dlsched.cli.slurm.node_words import hosts_text
 from dlsched.cli.slurm.people import gid_text, group_text, uid_text
-from dlsched.cli.slurm.quantities import cpus_of, nodes_of, trackable_text
+from dlsched.cli.slurm.quantities import cpus_of, derived_code, nodes_of, trackable_text
 from dlsched.client.job_records import Job
 from dlsched.client.records import Detail
 from dlsched.client.submission.durations import duration_text
@@ -133,10 +134,6 @@ def _mib(asked: Mapping[str, Any]) -> str:
     return f"{size >> 20}M" if isinstance(size, int) else "0"
 
 
-def _hosts(names: object) -> str:
-    return fold(names) if isinstance(names, list | tuple) else ""
-
-
 def asked_gres(gang: Sequence[int], gpus: int, gpus_by_type: str | None) -> str:
     """GPUs on each node, as Slurm writes them: `gres:gpu:a100:2,gres:gpu:v100:2`; none: empty."""
     count = max(gang, default=gpus)
@@ -222,8 +219,14 @@ _CELLS: dict[str, tuple[str, Cell[Row]]] = {  # by name: the letter, and the cel
     ),
     "UserID": ("U", _cell("USER", "user", uid_text)),
     "BatchHost": ("B", _cell("EXEC_HOST", "nodes", lambda nodes: (*nodes, "n/a")[0])),
-    "ReqNodes": ("n", _cell("REQ_NODES", "asked", lambda asked: _hosts(asked.get("only_nodes")))),
-    "ExcNodes": ("x", _cell("EXC_NODES", "asked", lambda asked: _hosts(asked.get("not_nodes")))),
+    "ReqNodes": (
+        "n",
+        _cell("REQ_NODES", "asked", lambda asked: hosts_text(asked.get("only_nodes"))),
+    ),
+    "ExcNodes": (
+        "x",
+        _cell("EXC_NODES", "asked", lambda asked: hosts_text(asked.get("not_nodes"))),
+    ),
     "Nice": ("y", _cell("NICE", "priority", lambda priority: f"{-(priority or 0):g}")),
     "OverSubscribe": (
         "h",
@@ -258,7 +261,7 @@ _CELLS: dict[str, tuple[str, Cell[Row]]] = {  # by name: the letter, and the cel
         _cell("REQUEUE", "asked", lambda asked: str(int(asked.get("requeue", True) is not False))),
     ),
     "exit_code": ("", _cell("EXIT_CODE", "exit_code", _number)),
-    "DerivedEC": ("", _cell("DERIVED_EC", "exit_code", _number)),
+    "DerivedEC": ("", Cell("DERIVED_EC", lambda row: str(derived_code(detail_of(row).job)[0]))),
     "BatchFlag": ("", _cell("BATCH_FLAG", "interactive", lambda it: str(int(not it)))),
     "Container": ("", _of_detail("CONTAINER", "container")),
     "Exclusive": (

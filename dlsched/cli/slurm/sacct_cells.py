@@ -13,6 +13,7 @@ from dlsched.cli.slurm.cluster import cluster_name
 from dlsched.cli.slurm.formats import Cell, moment
 from dlsched.cli.slurm.people import gid_text, group_text, uid_text
 from dlsched.cli.slurm.quantities import (
+    derived_text,
     job_cpus,
     job_nodes,
     memory_on_node,
@@ -132,7 +133,7 @@ _OF_JOBS: dict[str, Callable[[Job], str]] = {
     "ReqTRES": lambda job: trackable_text(job, by_name=True),
     "State": state_text,
     "ExitCode": lambda job: exit_text(job).replace("-", "0:0"),
-    "DerivedExitCode": lambda job: f"{max((step.code for step in job.steps), default=0)}:0",
+    "DerivedExitCode": derived_text,
     "Elapsed": lambda job: clock(job.run_s or 0),
     "ElapsedRaw": lambda job: str(int(job.run_s or 0)),
     "TotalCPU": lambda job: processor_time(job.cpu_s),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from dlsched.cli.slurm.node_words import (
     OPEN,
     SHORT,
     address_of,
+    cpus_held,
     features,
     gres,
     gres_used,
@@ -82,7 +82,7 @@ def _processors(group: Group) -> str:
     held = idle = other = 0
     for node in group.nodes:
         total = node.cpus or 0
-        mine = min(total, math.ceil(node.cpus_held))
+        mine = cpus_held(node)
         held += mine
         if plain_state(node) in OPEN:
             idle += total - mine
@@ -113,7 +113,7 @@ LETTERS: dict[str, Cell[Group]] = {
     "T": Cell("STATE", lambda group: long_state(group.first)),
     "N": Cell("NODELIST", lambda group: fold([node.name for node in group.nodes])),
     "n": Cell("HOSTNAMES", lambda group: fold([node.name for node in group.nodes])),
-    "G": Cell("GRES", lambda group: _same(map(gres, group.nodes))),
+    "G": Cell("GRES", lambda group: _same(gres(node) or "(null)" for node in group.nodes)),
     "c": Cell("CPUS", lambda group: _same(node.cpus or 0 for node in group.nodes)),
     "m": Cell(
         "MEMORY",
@@ -171,7 +171,9 @@ NAMES: dict[str, Cell[Group]] = {
     "StateCompact": LETTERS["t"],
     "StateLong": LETTERS["T"],
     "Gres": LETTERS["G"],
-    "GresUsed": Cell("GRES_USED", lambda group: _same(map(gres_used, group.nodes))),
+    "GresUsed": Cell(
+        "GRES_USED", lambda group: _same(gres_used(node) or "(null)" for node in group.nodes)
+    ),
     "CPUsState": LETTERS["C"],
     "NodeAIOT": LETTERS["F"],
     "NodeAI": LETTERS["A"],
@@ -260,6 +262,8 @@ def sinfo(words: Sequence[str]) -> int:
 
 def _list(given: Any, parts: Sequence[Part[Group]], cluster: Client, names: Sequence[str]) -> None:
     nodes = cluster.nodes(names)
+    # the totals of a partition in JSON are of all its nodes
+    every = cluster.nodes() if given.json and names else nodes
     partitions = [each.partition for each in cluster.tenants("partition")]
     states = {word.lower().rstrip("*") for word in joined(given.states)} - {"all"}
     if states:
@@ -275,7 +279,9 @@ def _list(given: Any, parts: Sequence[Part[Group]], cluster: Client, names: Sequ
         from dlsched.cli.slurm.shown.nodes_json import APART, print_groups  # noqa: PLC0415
 
         cells = [NAMES[name] for name in APART]
-        print_groups(_groups(nodes, partitions, asked, cells, by_node=given.Node), partitions)
+        print_groups(
+            _groups(nodes, partitions, asked, cells, by_node=given.Node), partitions, every
+        )
         return
     rows = _groups(nodes, partitions, asked, shown, by_node=given.Node)
     chosen = given.format or given.Format or given_by("SINFO_FORMAT")

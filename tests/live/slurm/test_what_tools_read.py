@@ -190,6 +190,23 @@ def test_json_has_the_shape_of_slurms_data_parser(login: LoginNode, job: int) ->
     ]
     (partition,) = json.loads(login.typed("scontrol show partitions --json"))["partitions"]
     assert partition["nodes"]["total"] == 2
+    for some in ("-n n1", "-t mixed -n n2"):  # a partition's totals are of all its nodes
+        (group,) = json.loads(login.typed(f"sinfo --json {some}"))["sinfo"]
+        assert group["nodes"]["total"] == 1
+        assert group["partition"] == groups[0]["partition"]
+
+
+def test_the_derived_exit_code_is_the_highest_of_the_steps(login: LoginNode, job: int) -> None:
+    """The job's own code is that of its script."""
+    steps = "srun sh -c 'exit 3'; srun sh -c 'exit 7'; srun true; exit 2"
+    ended = login.typed(f'sbatch --parsable --gpus=0 -o /dev/null --wrap "{steps}"').strip()
+    login.cluster.until(int(ended), "FAILED")
+    assert login.typed(f"sacct -X -n -P -j {ended} -o ExitCode,DerivedExitCode") == "2:0|7:0\n"
+    assert "   DerivedExitCode=7:0\n" in login.typed(f"scontrol -d show job {ended}")
+    for line in (f"scontrol show job {ended} --json", f"sacct -j {ended} --json"):
+        (found,) = json.loads(login.typed(line))["jobs"]
+        assert found["derived_exit_code"]["return_code"]["number"] == 7
+        assert found["exit_code"]["return_code"]["number"] == 2
 
 
 def test_the_small_commands_tell_in_slurms_form(login: LoginNode, job: int) -> None:

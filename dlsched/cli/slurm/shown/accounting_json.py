@@ -7,7 +7,7 @@ from typing import Any
 
 from dlsched.cli.slurm.cluster import cluster_name
 from dlsched.cli.slurm.people import group_text
-from dlsched.cli.slurm.quantities import job_cpus, job_nodes, memory_on_node
+from dlsched.cli.slurm.quantities import derived_code, job_cpus, job_nodes, memory_on_node
 from dlsched.cli.slurm.sacct_cells import eligible_at, waited_s
 from dlsched.cli.slurm.sacct_steps import Line, with_steps
 from dlsched.cli.slurm.shown.slurm_json import exit_of, minutes, number, print_document
@@ -80,7 +80,7 @@ def _job(job: Job) -> dict[str, Any]:
         "cluster": cluster_name(),
         "constraints": str(job.asked.get("constraint") or "|".join(job.gpu_types)),
         "container": str(job.asked.get("container") or ""),
-        "derived_exit_code": exit_of(job.exit_code, job.exit_signal),
+        "derived_exit_code": exit_of(*derived_code(job)),
         "time": {
             **_times(job),
             "eligible": int(eligible_at(job) or 0),

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 from dlsched.cli.jobs.job_columns import exit_text
 from dlsched.cli.slurm.formats import moment
+from dlsched.cli.slurm.node_words import hosts_text
 from dlsched.cli.slurm.people import group_with_number, uid_text, with_number
 from dlsched.cli.slurm.quantities import (
+    derived_text,
     job_cpus,
     job_nodes,
     memory_on_node,
@@ -59,7 +61,7 @@ def job_lines(detail: Detail, *, details: bool = False) -> Iterator[str]:
         f"ExitCode={exit_text(job).replace('-', '0:0')}"
     )
     if details:
-        yield f"   DerivedExitCode={max((step.code for step in job.steps), default=0)}:0"
+        yield f"   DerivedExitCode={derived_text(job)}"
     yield f"   RunTime={clock(job.run_s or 0)} TimeLimit={limit_text(job)} TimeMin={time_min}"
     yield f"   SubmitTime={moment(job.submitted_at)} EligibleTime={moment(eligible_at(job))}"
     yield f"   AccrueTime={moment(eligible_at(job))}"
@@ -86,8 +88,8 @@ def _place_lines(job: Job, *, details: bool) -> Iterator[str]:
     asked, on_node = job.asked, memory_on_node(job)
     tasks = tasks_of(asked, job.nodes, job.gang)
     constraint = asked_features(asked, job.gpu_types)
-    only, without = asked.get("only_nodes"), asked.get("not_nodes")
-    yield f"   ReqNodeList={_hosts(only)} ExcNodeList={_hosts(without)}"
+    only, without = (hosts_text(asked.get(name)) for name in ("only_nodes", "not_nodes"))
+    yield f"   ReqNodeList={only or '(null)'} ExcNodeList={without or '(null)'}"
     yield f"   NodeList={fold(job.nodes) or '(null)'}"
     if job.nodes:
         yield f"   BatchHost={job.nodes[0]}"
@@ -134,10 +136,6 @@ def _of_nodes(job: Job) -> Iterator[str]:
 
 def _from(job: Job) -> str:
     return str(job.asked.get("submit_host") or "(null)")
-
-
-def _hosts(names: object) -> str:
-    return fold(names) if isinstance(names, list | tuple) and names else "(null)"
 
 
 def step_lines(job: Job) -> Iterator[list[str]]:

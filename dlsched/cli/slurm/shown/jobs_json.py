@@ -8,8 +8,10 @@ from typing import Any
 
 from dlsched.cli.jobs.job_columns import Row
 from dlsched.cli.slurm.cluster import cluster_name
+from dlsched.cli.slurm.node_words import hosts_text
 from dlsched.cli.slurm.people import gid_text, group_text, uid_text
 from dlsched.cli.slurm.quantities import (
+    derived_code,
     gpus_by_type,
     job_cpus,
     job_nodes,
@@ -58,10 +60,6 @@ def id_number(text: str) -> int:
     return int(text) if text.isdecimal() else NO_NUMBER
 
 
-def _hosts(names: Any) -> str:
-    return fold(names) if names else ""
-
-
 def _job(detail: Detail, tasks: str = "") -> dict[str, Any]:
     """A job.
 
@@ -98,10 +96,10 @@ def _job(detail: Detail, tasks: str = "") -> dict[str, Any]:
         "deadline": number(job.deadline_at or 0),
         "delay_boot": number(0),
         "dependency": ",".join(job.dependencies),
-        "derived_exit_code": exit_of(job.exit_code, job.exit_signal),
+        "derived_exit_code": exit_of(*derived_code(job)),
         "eligible_time": number(eligible_at(job)),
         "end_time": number(end_of(job) or 0),
-        "excluded_nodes": _hosts(asked.get("not_nodes")),
+        "excluded_nodes": hosts_text(asked.get("not_nodes")),
         "exit_code": exit_of(job.exit_code, job.exit_signal),
         "features": "" if features == "(null)" else features,
         "gres_detail": _gres_detail(job),
@@ -136,7 +134,7 @@ def _job(detail: Detail, tasks: str = "") -> dict[str, Any]:
         "priority": number(job.priority or 0),
         "qos": job.priority_class or "",
         "reboot": False,
-        "required_nodes": _hosts(asked.get("only_nodes")),
+        "required_nodes": hosts_text(asked.get("only_nodes")),
         "requeue": asked.get("requeue", True) is not False,
         "resize_time": number(0),
         "restart_cnt": max(0, job.starts - 1),

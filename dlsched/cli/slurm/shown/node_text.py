@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 from dlsched.cli.slurm.formats import moment
 from dlsched.cli.slurm.node_words import (
     address_of,
+    configured,
+    cpus_held,
     features,
     gres,
     gres_used,
@@ -23,23 +24,22 @@ from dlsched.rpc.v1.control_pb2 import TenantPartition
 def node_text(node: Node, *, details: bool = False) -> str:
     """The lines of a node; with details, which GPUs are in use."""
     cpus, memory = node.cpus or 0, (node.memory_bytes or 0) >> 20
-    held, held_memory = min(cpus, math.ceil(node.cpus_held)), node.memory_held_bytes >> 20
-    can, has = features(node), gres(node)
+    held, held_memory = cpus_held(node), node.memory_held_bytes >> 20
+    can, has = features(node), gres(node) or "(null)"
     lines = [
         f"NodeName={node.name} CoresPerSocket=1",
         f"   CPUAlloc={held} CPUEfctv={cpus} CPUTot={cpus} CPULoad=N/A",
         f"   AvailableFeatures={can}",
         f"   ActiveFeatures={can}",
         f"   Gres={has}",
-        *([f"   GresDrain=N/A\n   GresUsed={gres_used(node)}"] if details else ()),
+        *([f"   GresDrain=N/A\n   GresUsed={gres_used(node) or '(null)'}"] if details else ()),
         f"   NodeAddr={address_of(node)} NodeHostName={node.name} Port={port_of(node)} "
         f"Version={node.agent_version or ''}",
         f"   RealMemory={memory} AllocMem={held_memory} FreeMem=N/A Sockets={cpus} Boards=1",
         f"   State={long_state(node).upper()} ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A "
         "MCS_label=N/A",
         f"   Partitions={','.join(node.partitions)}",
-        f"   CfgTRES=cpu={cpus},mem={memory}M,billing={cpus}"
-        + (f",gres/gpu={node.gpus}" if node.gpus else ""),
+        f"   CfgTRES={configured(node)}",
         f"   AllocTRES={held_text(node)}",
     ]
     if node.reason:
@@ -51,7 +51,7 @@ def node_text(node: Node, *, details: bool = False) -> str:
 def held_text(node: Node) -> str:
     """What jobs hold of a node, as Slurm writes it; nothing where no job is."""
     held = {
-        "cpu": str(math.ceil(node.cpus_held) or ""),
+        "cpu": str(cpus_held(node) or ""),
         "mem": f"{node.memory_held_bytes >> 20}M" if node.memory_held_bytes else "",
         "gres/gpu": str(node.busy_gpus or ""),
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,8 @@ from dlsched.cli.slurm.cluster import cluster_name
 from dlsched.cli.slurm.node_words import (
     OPEN,
     address_of,
+    configured,
+    cpus_held,
     gres,
     gres_used,
     long_state,
@@ -45,12 +46,8 @@ def _features(node: Node) -> list[str]:
     return [each for each in (node.gpu_type, *node.features) if each]
 
 
-def _held(node: Node) -> int:
-    return min(node.cpus or 0, math.ceil(node.cpus_held))
-
-
 def _node(node: Node) -> dict[str, Any]:
-    cpus, held = node.cpus or 0, _held(node)
+    cpus, held = node.cpus or 0, cpus_held(node)
     return {
         "architecture": "",
         "boards": 1,
@@ -64,9 +61,9 @@ def _node(node: Node) -> dict[str, Any]:
         "extra": "",
         "features": _features(node),
         "active_features": _features(node),
-        "gres": gres(node).replace("(null)", ""),
+        "gres": gres(node),
         "gres_drained": "N/A",
-        "gres_used": gres_used(node).replace("(null)", ""),
+        "gres_used": gres_used(node),
         "name": node.name,
         "address": address_of(node),
         "hostname": node.name,
@@ -84,8 +81,7 @@ def _node(node: Node) -> dict[str, Any]:
         "alloc_memory": node.memory_held_bytes >> 20,
         "alloc_cpus": held,
         "alloc_idle_cpus": cpus - held,
-        "tres": f"cpu={cpus},mem={(node.memory_bytes or 0) >> 20}M,billing={cpus}"
-        + (f",gres/gpu={node.gpus}" if node.gpus else ""),
+        "tres": configured(node),
         "tres_used": held_text(node),
         "sockets": cpus,
         "threads": 1,
@@ -153,7 +149,7 @@ def _group(
 ) -> dict[str, Any]:
     """One entry of `sinfo --json`: nodes of a partition that are alike."""
     mine, first = group.nodes, group.first
-    cpus, held = [node.cpus or 0 for node in mine], [_held(node) for node in mine]
+    cpus, held = [node.cpus or 0 for node in mine], [cpus_held(node) for node in mine]
     is_open = plain_state(first) in OPEN
     idle = sum(cpus) - sum(held) if is_open else 0
     free = {"minimum": number(None), "maximum": number(None)}
@@ -193,8 +189,8 @@ def _group(
         "weight": _extremes([1]),
         "features": {"total": ",".join(_features(first)), "active": ",".join(_features(first))},
         "gres": {
-            "total": gres(first).replace("(null)", ""),
-            "used": gres_used(first).replace("(null)", ""),
+            "total": gres(first),
+            "used": gres_used(first),
         },
         "cluster": cluster_name(),
         "comment": "",
@@ -209,9 +205,15 @@ def _group(
     }
 
 
-def print_groups(groups: Iterable[Group], partitions: Sequence[TenantPartition]) -> None:
-    """Print what `sinfo` lists."""
-    kept = list(groups)
+def print_groups(
+    groups: Iterable[Group], partitions: Sequence[TenantPartition], nodes: Sequence[Node]
+) -> None:
+    """Print what `sinfo` lists.
+
+    Args:
+        groups: of nodes that are alike.
+        partitions: of the cluster.
+        nodes: all of the cluster, which the totals of partitions count.
+    """
     known = {each.name: each for each in partitions}
-    nodes = list({node.name: node for group in kept for node in group.nodes}.values())
-    print_document(["sinfo"], sinfo=[_group(each, known, nodes) for each in kept])
+    print_document(["sinfo"], sinfo=[_group(each, known, nodes) for each in groups])
