@@ -132,6 +132,9 @@ class LiveColumns:
         self._usage_settled = False  # what all owners have used was brought up to now
         self._learn_from = learn_from
         self._ended_rows = 0
+        self._highest_shown = 0  # the latest job that policies may know
+        self._unsettled: set[JobId] = set()  # ended after the last accepted decision
+        self._shown: frozenset[JobId] = frozenset()  # of them, in the last snapshot
         self._now = -math.inf  # of the latest change or judgement
         self._stamp = self._seen = 0
         self._reasons: dict[int, str] = {}
@@ -183,6 +186,7 @@ class LiveColumns:
         jobs = [job for job in jobs if not job.status.is_terminal]
         every = [*jobs, *(stored.job for stored in ended)]
         self._submit(sorted(every, key=lambda job: job.job), now)
+        self._highest_shown = self.requests.highest
         for stored in ended:
             self._restore(stored.job, stored.facts, stored.facts.served, now)
             ended_at = stored.facts.ended_at or now + self.origin
@@ -259,6 +263,7 @@ class LiveColumns:
             self.jobs.pack(~np.isin(self.jobs["job"], list(there)))
             self.finished = [other for other in self.finished if other not in there]
             self._ended_rows -= len(there)
+            self._unsettled -= there
         moved_s = {job: facts.moved_s for job, (_, facts) in jobs.items()}
         specs = self.requests.submit([jobs[job][0] for job in sorted(jobs)], now, moved_s)
         self.jobs.sort()
@@ -468,6 +473,8 @@ class LiveColumns:
         if succeeded:
             self.finished.append(job_id)
         self._ended_rows += 1
+        if job_id <= self._highest_shown:
+            self._unsettled.add(job_id)
         self.claims.drop(job_id)
         self.requests.end(job_id)
         self.trainings.forget(job_id)
@@ -485,11 +492,12 @@ class LiveColumns:
             self.jobs.set(row, orphan=alive or stuck is not None)
 
     def _pack(self) -> None:
-        """Drop the rows of jobs that ended long ago."""
-        if self._ended_rows <= max(2 * self._learn_from, self.jobs.count // 2):
+        """Drop the rows of jobs that ended long ago, and that the policy has settled."""
+        settled = self._ended_rows - len(self._unsettled)
+        if settled <= max(2 * self._learn_from, self.jobs.count // 2):
             return
         recent = set(self.finished[max(len(self.finished) - self._learn_from, 0) :])
-        recent |= self.accounting.unstored
+        recent |= self.accounting.unstored | self._unsettled
         ended = self.jobs["phase"] == c.ENDED
         keep = ~ended | np.isin(self.jobs["job"], np.fromiter(recent, np.int64))
         for job in self.jobs.pack(keep):

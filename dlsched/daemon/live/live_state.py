@@ -135,8 +135,14 @@ class LiveState(LiveColumns):
         )
 
     def note_seen(self) -> None:
-        """Note that a snapshot has all that is here now."""
+        """Note that a snapshot, of which a decision is made, has all that is here now."""
         self._seen = self._stamp
+        self._highest_shown = self.requests.highest
+        self._shown = frozenset(self._unsettled)
+
+    def settle(self) -> None:
+        """Note that the policy knows what the last snapshot has: its decision was accepted."""
+        self._unsettled -= self._shown
 
     def take_decision(
         self,

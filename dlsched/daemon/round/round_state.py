@@ -54,6 +54,7 @@ class RoundState:
         """Follow a verified decision; `stale` jobs cannot have their GPUs any more."""
         self.policy_state = decided.state
         self.number = decided.number
+        self.live.settle()
         self.note_order(decided, stale)
 
     def note_order(self, decided: Decided, stale: Container[int] = ()) -> None:

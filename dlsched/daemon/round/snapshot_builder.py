@@ -25,8 +25,12 @@ Placed = list[tuple[int, Placement]]  # rows and where they are
 
 def take_snapshot(state: RoundState, mode: Mode, now: float) -> LiveSnapshot:
     """Make a snapshot: everything that the next decision depends on."""
+    state.live.note_seen()
+    return _snapshot(state, mode, now)
+
+
+def _snapshot(state: RoundState, mode: Mode, now: float) -> LiveSnapshot:
     live = state.live
-    live.note_seen()
     live.offer_ranges(now)
     jobs, constraints = live.jobs, live.constraints
     table = jobs.seen()
@@ -88,7 +92,7 @@ def copy_present(state: RoundState, now: float) -> LiveSnapshot:
     """
     claims = state.live.claims
     before = set(claims)
-    snapshot = take_snapshot(state, "full", now)
+    snapshot = _snapshot(state, "full", now)
     if before != set(claims):
         state.live.request_round()
     return snapshot

@@ -105,7 +105,6 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         self._lists = TwoLists()
         self.memories = (self._queues, self._lists)
         self._limits: Floats = np.array([*options.limits, np.inf])
-        self._took_over = False
         self._reads_all_clocks = options.knob > 0 or options.variant == "gittins"
         self.fills = "skip"
         self._gittins: GittinsIndex | None = None
@@ -118,7 +117,7 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         A fill between rounds only walks the waiting jobs, in the order of their queues.
         """
         waiting = (~units.running).nonzero()[0]
-        self._join(units, waiting, ctx, walk)
+        self._join(units, walk)
         # without promotion and index, only the clocks of rows that may still be demoted
         # matter, and these are few: the other clocks are not read
         executed = self._executed(units) if self._reads_all_clocks else None
@@ -180,17 +179,8 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
 
     # -- step 2: arrivals -------------------------------------------------------------------------
 
-    def _join(self, units: Units, waiting: Rows, ctx: RoundContext, walk: Walk) -> None:
-        """Put new rows at the tail of the first queue.
-
-        A running row was started by this policy and so has joined before, except at the first full
-        decision, since another policy may have started it.
-        """
-        if self._took_over:
-            units = units[waiting]
-        self._took_over = self._took_over or ctx.mode == "full"
-        if not len(units):
-            return
+    def _join(self, units: Units, walk: Walk) -> None:
+        """Put new rows at the tail of the first queue, also those that another policy started."""
         self.reach(len(units.table))
         for position in self._queues.join(units).tolist():
             walk.output("promotions", int(units.rows[position]), 0.0)

@@ -14,6 +14,7 @@ import pytest
 
 from dlsched.core.errors import BadInput
 from dlsched.daemon.round.decided import Decided
+from dlsched.daemon.round.snapshot_builder import copy_present
 from dlsched.db.store import Store
 from dlsched.policies.registry import names
 from dlsched.protocol.ledger import JobStatus
@@ -99,3 +100,26 @@ def test_every_policy_decides_as_if_its_daemon_had_not_been_killed(
         found = decisions(live, tmp_path / f"{seed}b.db", policy, seed, killed=True)
         for number, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
             assert ours == theirs, f"seed {seed}, round {number}"
+
+
+def fill_columns(lab: Any, now: float) -> None:
+    """Let so many jobs that no policy has seen end that the columns drop what may go."""
+    for _ in range(25):
+        lab.cancel(now, lab.submit(now))
+
+
+def test_an_ended_job_stays_until_an_accepted_decision_has_seen_it_ended(live: Any) -> None:
+    lab = live.LiveLab((4,), learn_from=0)
+    known, waits = lab.submit(0.0, 4), lab.submit(0.0, 4)
+    lab.round(0.0)
+    lab.end(10.0, known, code=1)
+    lab.cancel(10.0, waits)
+    fill_columns(lab, 10.0)
+    lab.decide(20.0)  # it is lost: the process of the policy died, say
+    fill_columns(lab, 20.0)
+    copy_present(lab.state, 21.0)  # for a prediction, which no policy keeps
+    assert {known, waits} <= lab.live.jobs.row_of.keys()
+    lab.round(30.0)
+    fill_columns(lab, 30.0)
+    assert not {known, waits} & lab.live.jobs.row_of.keys()
+    assert lab.live.jobs.count < 60
