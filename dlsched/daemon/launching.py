@@ -73,6 +73,11 @@ def ranks_of(job: Job, run: Run) -> dict[NodeName, range]:
     return found
 
 
+def has_file_of_each_rank(job: Job, spec: JobSpec) -> bool:
+    """Whether no two ranks of a node have the same output file."""
+    return "t" in _OF_NODES.findall(output_pattern(job.job, spec))
+
+
 def is_labelled(job: Job, run: Run, spec: JobSpec, *, error: bool = False) -> bool:
     """Whether each line of a run's output begins with its rank.
 

@@ -47,6 +47,9 @@ def test_words_are_left_out_after_how_it_ended(text: str, kept: str) -> None:
         ("exit 3", "n1: exit 3", "exit 3"),
         ("exit 126: cannot open output /a", "n1: exit 126: x", "exit 126: cannot open output /a"),
         ("Dependency", "n1: exit 3: x", "Dependency"),
+        ("rank 0: exit 1: x", "rank 1 on n2: exit 7", "rank 0: exit 1: rank 1 on n2: exit 7"),
+        ("rank 0 on n1: exit 1", "rank 1 on n2: x", "rank 0 on n1: exit 1: rank 1 on n2: x"),
+        ("rank 1 on n1: exit 1: x", "rank 1 on n1: y", "rank 1 on n1: exit 1: x"),
     ],
 )
 def test_a_cause_is_added_where_only_a_code_is_known(reason: str, cause: str, told: str) -> None:

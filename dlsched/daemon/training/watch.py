@@ -17,15 +17,15 @@ import grpc
 
 from dlsched.core.errors import DlschedError
 from dlsched.daemon.cluster import Cluster
-from dlsched.daemon.launching import output_request
 from dlsched.daemon.reported.curves import Hang, JobCurves
-from dlsched.daemon.reported.failures import Failure, error_in, first_cause
+from dlsched.daemon.reported.failures import Failure
+from dlsched.daemon.training.causes import FailedRun
 from dlsched.daemon.training.gpu_work import GpuWatch
 from dlsched.daemon.training.sweeps import judge_sweeps, read_rungs
 from dlsched.db.records import Event
 from dlsched.protocol import leader
-from dlsched.protocol.ledger import Cause, Job, Run, how_it_ended, judge, was_repeated_in_place
-from dlsched.protocol.messages import JobId, LaunchMode, NodeName, Phase, RunId, StopReason
+from dlsched.protocol.ledger import Cause, Run, judge
+from dlsched.protocol.messages import JobId, LaunchMode, NodeName, Phase, StopReason
 from dlsched.rpc.call_failures import ChannelClosed, answer
 from dlsched.rpc.conversion import to_wire
 from dlsched.rpc.v1 import node_pb2
@@ -38,7 +38,6 @@ CALL_S = 5.0
 STACKS_S = 8.0  # at most, from asking for stacks to what is done about a hang
 SETTLES_S = 1.0  # after the end of a run, in which the last reports of its ranks come
 LEAST_REPORTS = 3  # of steps, before a run can hang
-TAIL_LINES = 400
 AT_ONCE = 8  # calls to agents
 
 
@@ -220,63 +219,7 @@ class TrainingWatch:
             failures.forget(run_id)
             job = ledger.jobs.get(run.key.job)
             if job is not None and judge(run, job)[0] is Cause.FAILED:
-                self._start(self._explain(run, first_cause(told)))
+                self._start(self._explain(FailedRun(cluster, job, run, told)))
 
-    async def _explain(self, run: Run, cause: Failure) -> None:
-        job = self._cluster.driver.committed.jobs.get(run.key.job)
-        if job is None:
-            return
-        if cause.is_bare:
-            text = await self._tail(run, cause)
-            found = error_in(text)
-            is_ranked = job.request.mode is LaunchMode.GPU
-            rank = cause.rank if is_ranked else None
-            error = cause.error
-            if found is not None:
-                rank, error = (
-                    found[0] if found[0] is not None else rank,
-                    f"{cause.error}: {found[1]}",
-                )
-            cause = Failure(rank=rank, node=cause.node, error=error, at=cause.at)
-        self._cluster.driver.note(
-            Event(
-                at=wall(),
-                kind="cause",
-                actor=f"node {cause.node}",
-                job=run.key.job,
-                run_id=RunId(run.key.run_id),
-                node=NodeName(cause.node),
-                text=_in_words(cause, run, job),
-            )
-        )
-
-    async def _tail(self, run: Run, cause: Failure) -> str:
-        """The last lines of a rank's output; empty when they cannot be read."""
-        stub = self._cluster.agents.stub(NodeName(cause.node))
-        row = self._cluster.driver.committed.jobs[run.key.job]
-        if stub is None:
-            return ""
-        found = b""
-        for error in (False, True) if self._field(run.key.job, "error") else (False,):
-            asked = output_request(
-                self._cluster, row, run, NodeName(cause.node), rank=cause.rank or 0, error=error
-            )
-            asked.tail_lines = TAIL_LINES
-            try:
-                async for chunk in stub.Output(asked, timeout=CALL_S):
-                    found = (found + chunk.data)[-256 * 1024 :]
-            except grpc.aio.AioRpcError as error_:
-                log.info("event=output-not-read run=%s why=%r", run.key, error_.details())
-        return found.decode("utf-8", "replace")
-
-
-def _in_words(cause: Failure, run: Run, job: Job) -> str:
-    """The cause of a run's failure, and that the run was repeated in place, if it was."""
-    member = run.members.get(NodeName(cause.node))
-    if member is None or member.exit is None or not was_repeated_in_place(run, job):
-        return str(cause)
-    end = how_it_ended(member.exit)
-    rank = "" if cause.rank is None else f" (rank {cause.rank})"
-    error = cause.error.removeprefix(end).removeprefix(": ")
-    line = f"restarted in place after {end} on {cause.node}{rank}"
-    return f"{line}: {error}" if error else line
+    async def _explain(self, failed: FailedRun) -> None:
+        self._cluster.driver.note(await failed.explain())

@@ -97,6 +97,7 @@ class RunProcesses:
         self._has_executed = False
         self._exit_reported = False
         self._failed = False
+        self._has_killed = False
         self._kill_again_at: float | None = None
         self._give_up_at: float | None = None
         self._kill_others_at: float | None = None
@@ -314,6 +315,7 @@ class RunProcesses:
 
     def _kill(self) -> None:
         """Kill all processes, and again soon; `_give_up_at` bounds the tries."""
+        self._has_killed = True
         self.containment.kill()
         self._kill_again_at = clock.boottime() + _KILL_AGAIN_S
         if not self._running and not self.containment.members():
@@ -351,11 +353,12 @@ class RunProcesses:
         rank = self._running.pop(pid, None)
         if rank is None:
             return
+        is_running = self._keeper.state.stage is protocol.Stage.RUNNING
+        if (code or number) and is_running and not (self._failed and self._has_killed):
+            self._read_last_messages()
+            self._training.rank_ended(rank, code, number)
         if (code or number) and not self._failed:
             self._failed, self._ended_unasked = True, self._keeper.state.stop is None
-            if self._keeper.state.stage is protocol.Stage.RUNNING:
-                self._read_last_messages()
-                self._training.rank_ended(rank, code, number)
             self._start_fault = m.StartFault.NODE if of_node else None
             said = error or self._training.error_of(rank)
             if self._spec.desired.mode is m.LaunchMode.GPU:

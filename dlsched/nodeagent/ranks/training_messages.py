@@ -96,7 +96,7 @@ class TrainingMessages:
                     self._begin_next()
 
     def rank_ended(self, rank: int, code: int, number: int) -> None:
-        """Report the first rank that has failed on this node, unless it has said why itself."""
+        """Report a rank that has failed, unless it has said why itself."""
         if rank not in self._said_why:
             error = f"signal {number}" if number else f"exit {code}"
             report = {"rank": rank, "error": error, "error_at": time.time()}

@@ -30,7 +30,10 @@ INFRASTRUCTURE = frozenset(
 BY_ITSELF = frozenset({m.ExitReason.EXITED, m.ExitReason.SIGNALLED})
 _REASONS = "|".join(reason.value for reason in m.ExitReason)
 _HOW_IT_ENDED = re.compile(rf"\b(?:exit \d+|signal \d+|{_REASONS})\b")
-_ONLY_A_CODE = re.compile(r"\b(?:exit|signal) \d+\Z")
+_END = re.compile(
+    r"(?:\brank (?P<rank>\d+)(?: on \S+)?: )?\b(?P<code>(?:exit|signal) \d+)(?P<words>: .*)?\Z"
+)
+_OF_A_RANK = re.compile(r"rank (\d+) on ")
 _RANK = re.compile(r"(rank \d+)(?:: |\Z)")  # which one failed, as its node says it first
 _LONGEST = 300  # characters of what a node says
 SETTLED_S = 86_400.0  # a run that has executed for longer begins the count of GPU faults anew
@@ -360,11 +363,19 @@ def without_words(text: str) -> str:
 
 
 def with_cause(reason: str, cause: str) -> str:
-    """A reason that has only an exit code or a signal, with what the cause of the failure says."""
-    end = _ONLY_A_CODE.search(reason)
-    if end is None or not cause or cause.endswith(end[0]):
+    """A reason with what the cause of the failure says.
+
+    It is added to an exit code or a signal alone, and replaces the words of another rank.
+    """
+    end = _END.search(reason)
+    if end is None or not cause:
         return reason
-    return f"{reason}: {one_line(cause.partition(f'{end[0]}: ')[2] or cause)}"
+    code, named = end["code"], _OF_A_RANK.match(cause)
+    if end["rank"] and named is not None and named[1] != end["rank"]:
+        return f"{reason[: end.end('code')]}: {one_line(cause)}"
+    if end["words"] or cause.endswith(code):
+        return reason
+    return f"{reason}: {one_line(cause.partition(f'{code}: ')[2] or cause)}"
 
 
 def one_line(text: str, longest: int = _LONGEST) -> str:

@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from dlsched.daemon.reported.failures import MOST_OF_A_RUN, Failure, Failures, error_in, first_cause
+from dlsched.daemon.reported.failures import MOST_OF_A_RUN, Failure, Failures, first_cause
 from dlsched.protocol.messages import RunId
 
 PEER = "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:41"
-TORCHRUN = """\
-step 41 loss 0.3
-[rank1]: Traceback (most recent call last):
-[rank0]: Traceback (most recent call last):
-[rank0]:   File "train.py", line 40, in step
-[rank1]:   File "train.py", line 12, in read
-[rank0]: RuntimeError: NCCL communicator was aborted: remote process exited
-[rank1]:     raise ValueError("shard 17 is truncated")
-[rank1]: ValueError: shard 17 is truncated
-E1122 13:00 torch/distributed/elastic/multiprocessing/api.py: failed (exitcode: 1) local_rank: 1
-Traceback (most recent call last):
-  File "/usr/bin/torchrun", line 8, in <module>
-torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
-"""
 
 
 def failure(rank: int, error: str, at: float) -> Failure:
@@ -43,18 +29,12 @@ def test_if_all_are_follow_ups_the_first_counts() -> None:
     assert first_cause([failure(0, PEER, 2.0), failure(1, PEER, 1.0)]).rank == 1
 
 
-def test_an_output_of_several_ranks_has_one_cause() -> None:
-    assert error_in(TORCHRUN) == (1, "ValueError: shard 17 is truncated")
-    assert error_in(TORCHRUN.replace("ValueError", "EOFError")) is not None
-    assert error_in("a\ntrain.sh: line 3: pyhton: command not found\nbye") == (
-        None,
-        "train.sh: line 3: pyhton: command not found",
-    )
-    assert error_in("all is well\n") is None
-    assert error_in("Traceback (most recent call last):\n  x\nKeyError: 'lr'") == (
-        None,
-        "KeyError: 'lr'",
-    )
+def test_a_code_is_a_cause_but_that_of_an_exception_counts_after_words() -> None:
+    exited = failure(1, "exit 7", 1.0)
+    assert first_cause([failure(0, PEER, 0.5), failure(2, "ValueError: x", 2.0), exited]) == exited
+    said = failure(2, "ValueError: x", 2.0)
+    assert first_cause([failure(1, "exit 1", 1.0), said]) == said
+    assert first_cause([failure(0, PEER, 0.5), failure(1, "exit 1", 1.0)]).rank == 1
 
 
 def test_what_ranks_say_is_bounded() -> None:
@@ -62,5 +42,8 @@ def test_what_ranks_say_is_bounded() -> None:
     for k in range(1000):
         failures.add(RunId("a"), failure(k, "exit 1", 1.0))
     assert len(failures.of[RunId("a")]) == MOST_OF_A_RUN
+    cause = failure(1001, "ValueError: x", 2.0)
+    failures.add(RunId("a"), cause)
+    assert first_cause(failures.of[RunId("a")]) == cause
     failures.forget(RunId("a"))
     assert not failures.of
