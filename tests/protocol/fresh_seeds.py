@@ -1,10 +1,10 @@
 """Schedules that no test has, drawn from the commit, for some minutes on every core.
 
-    python -m tests.protocol.fresh_seeds --minutes 3
+    python -m tests.protocol.fresh_seeds --minutes 3 --schedules 1000
     python -m tests.protocol.fresh_seeds --theme joining --play 5278
 
-Commits with the same content draw the same seeds in the same order, so what CI will play can be
-played before, and a run that failed can be repeated.
+Commits with the same content draw the same seeds in the same order, and a number of schedules ends
+a run on a fast machine: so what CI will play can be played before, and one that failed again.
 Each failure is printed with what plays it again; the exit status is 1 then.
 """
 
@@ -57,11 +57,19 @@ def play(theme: str, seed: int) -> str:
 
 
 def play_for(
-    origin: str, themes: Sequence[str], share: tuple[int, int], until: float
+    origin: str, themes: Sequence[str], share: tuple[int, int], until: float, most: int | None
 ) -> list[tuple[str, int, str]]:
-    """Play one process's share of the seeds until a time; theme, seed and what went wrong."""
+    """Play one process's share of the seeds; theme, seed and what went wrong.
+
+    Args:
+        origin: what they are drawn from.
+        themes: of the schedules.
+        share: which of how many processes this is.
+        until: when to end, in seconds of the monotonic clock.
+        most: how many seeds all processes play together; None: without a bound.
+    """
     played = []
-    for theme, seed in islice(draw(origin, themes), share[0], None, share[1]):
+    for theme, seed in islice(draw(origin, themes), share[0], most, share[1]):
         if time.monotonic() >= until:
             break
         wrong = play(theme, seed)
@@ -78,6 +86,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--minutes", type=float, default=3.0, help="for how long (default: 3)")
+    parser.add_argument("--schedules", type=int, help="at most so many (default: no bound)")
     parser.add_argument("--theme", action="append", choices=sorted(schedules.THEMES))
     parser.add_argument("--play", type=int, metavar="SEED", help="this one alone")
     parser.add_argument("--origin", default="", help="draw from this (default: the commit)")
@@ -92,7 +101,9 @@ def main() -> int:
     until = time.monotonic() + 60.0 * asked.minutes
     with ProcessPoolExecutor(asked.processes, mp_context=get_context("spawn")) as pool:
         shares = [(k, asked.processes) for k in range(asked.processes)]
-        done = [pool.submit(play_for, origin, themes, share, until) for share in shares]
+        done = [
+            pool.submit(play_for, origin, themes, share, until, asked.schedules) for share in shares
+        ]
         played = [each for one in done for each in one.result()]
     failed = [each for each in played if each[2]]
     for theme, seed, wrong in failed[:STORIES]:

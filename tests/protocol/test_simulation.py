@@ -92,6 +92,7 @@ FOUND = {
         "restore",
         4094851402,
     ),
+    "what an operator knew of one node was taken for another": ("unfenced", 2965614864),
     "jobs that had more to do than the time of a schedule counted as a hang": (
         "switched off",
         1637183989,

@@ -658,13 +658,20 @@ def test_a_run_in_doubt_is_over_only_on_the_nodes_that_an_operator_could_know_of
         state, commands = settled(state, leader.SyncArrived(2.0 + number, alive))
         return state, next(c.reply for c in commands if isinstance(c, leader.SendReply))
 
-    over = leader.OverConfirmed(3.0, m.JobId(1))
+    over = leader.OverConfirmed(3.0, frozenset({(N1, run.key.run_id)}))
     state, _ = sync(state, 5, in_doubt=False)
+    assert state.unsettled(m.JobId(1)) == []
     state, _ = settled(state, over)  # of nothing that its node has told
     state, reply = sync(state, 6, in_doubt=True)
     assert not reply.over
-    state, _ = settled(state, over)
+    assert frozenset(state.unsettled(m.JobId(1))) == over.places
+    state, _ = settled(
+        state, leader.OverConfirmed(3.0, frozenset({(m.NodeName("n9"), run.key.run_id)}))
+    )
     state, reply = sync(state, 7, in_doubt=True)
+    assert not reply.over  # another place was confirmed
+    state, _ = settled(state, over)
+    state, reply = sync(state, 8, in_doubt=True)
     assert reply.over == (run.key.run_id,)
     assert not state.committed.runs[run.key.run_id].is_over  # until its node reports the end
 

@@ -165,7 +165,7 @@ SEEN = {
     "it is seen gone": lambda state: [leader.SyncArrived(2.0, sync(state, 2))],
     "its node has booted": boot,
     "its node is confirmed down": lambda state: [leader.DownConfirmed(2.0, N1)],
-    "an operator says so": lambda state: [leader.OverConfirmed(2.0, JOB)],
+    "an operator says so": lambda state: [leader.OverConfirmed(2.0, frozenset({(N1, RUN)}))],
 }
 
 
@@ -206,7 +206,7 @@ def test_an_ended_job_stays_in_memory_with_its_stuck_process() -> None:
     state = leading(stuck(m.StopReason.CANCEL, UNKILLABLE))
     after, _ = leader.step(state, leader.ForgetAsked(3.0, (JOB,)))
     assert after.committed.stuck_run(JOB) is not None
-    state = settled(state, leader.OverConfirmed(4.0, JOB))
+    state = settled(state, leader.OverConfirmed(4.0, frozenset({(N1, RUN)})))
     after, _ = leader.step(state, leader.ForgetAsked(5.0, (JOB,)))
     assert JOB not in after.committed.jobs
 

@@ -259,24 +259,24 @@ async def confirm_over(
         if not text.isdecimal() or len(text) > LONGEST_ID:
             raise BadInput(f"{text[:40]!r} is no job id")
         job = JobId(int(text))
-        run = driver.committed.live_run(job) or driver.committed.stuck_run(job)
-        nodes = [] if run is None else run.stuck_on or driver.state.doubtful_nodes(run)
-        if run is None or not nodes:
+        places = driver.state.unsettled(job)
+        if not places:
             why = "no node is in doubt about its run, or cannot end it"
             reply.failed.add(subject=f"job {text}", why=why)
             continue
+        nodes = ", ".join(dict.fromkeys(node for node, _ in places))
+        run = driver.committed.runs[places[-1][1]].key.run
         note = Event(
-            at=wall(), kind="run-over", actor=caller.name, job=run.key.job,
-            text=f"run {run.key.run} on {', '.join(nodes)}",
-        )  # fmt: skip
-        over = leader.OverConfirmed(boottime(), run.key.job)
+            at=wall(), kind="run-over", actor=caller.name, job=job, text=f"run {run} on {nodes}"
+        )
+        over = leader.OverConfirmed(boottime(), frozenset(places))
         await driver.ask(
             lambda token, over=over, note=note: leader.Together(  # type: ignore[misc]
                 boottime(), (over, leader.AttachAsked(boottime(), (note,), token))
             )
         )
         reply.done.append(text)
-        reply.lines.append(f"job {text}: its run is over, as {caller.name} says")
+        reply.lines.append(f"job {text}: its run is over on {nodes}, as {caller.name} says")
     return reply
 
 

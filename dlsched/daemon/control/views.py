@@ -21,6 +21,7 @@ from dlsched.db.reading.queries import StoredJob
 from dlsched.db.records import Dependency, JobSpec, layout_of
 from dlsched.db.rows import state_word
 from dlsched.jobs.fields import FIELDS
+from dlsched.protocol.leader import unkillable
 from dlsched.protocol.ledger import Job, JobStatus, Run, RunStatus, with_cause, without_words
 from dlsched.protocol.messages import JobId, StopReason
 from dlsched.rpc.conversion import to_wire
@@ -191,7 +192,8 @@ class LiveViews:
         if run is None:
             return ""
         nodes = driver.state.doubtful_nodes(run)
-        return f"KeeperLost({', '.join(nodes)}: processes may be alive)" if nodes else ""
+        told = [f"KeeperLost({', '.join(nodes)}: processes may be alive)"] if nodes else []
+        return "; ".join([*told, unkillable(run)] if told and run.stuck_on else told)
 
     def _held_up(self, row: Job, run: Run | None) -> str:
         """What is wrong with a job that does not wait; empty: nothing."""

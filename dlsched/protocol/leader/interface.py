@@ -245,9 +245,12 @@ class NodeOff(Event):
 
 @dataclass(frozen=True, slots=True)
 class OverConfirmed(Event):
-    """An operator confirms that no process of a job's run is left where its nodes cannot tell."""
+    """An operator confirms that no process of a run is left on nodes that cannot tell or end it.
 
-    job: m.JobId
+    `places` are those that the operator was told of: nothing is confirmed of any other.
+    """
+
+    places: frozenset[tuple[m.NodeName, m.RunId]]
 
 
 @dataclass(frozen=True, slots=True)

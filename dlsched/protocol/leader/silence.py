@@ -138,14 +138,13 @@ class SilenceTurn(Turn):
         """Have the nodes kill orphans, because an operator says so."""
         self.end_there(each for each in self.state.reserved.orphans if each[1] in run_ids)
 
-    def run_is_over(self, job: m.JobId) -> None:
-        """End a run of which nodes are in doubt or have a stuck process: an operator is sure."""
-        for each in self.state.reserved.runs_of_job(job):
-            for node in each.stuck_on:
-                self.write(MemberOver(each.key.run_id, node, presumed=SAID_TO_BE_OVER))
-        run = self.state.reserved.live_run(job)
-        if run is not None:
-            self.end_there((node, run.key.run_id) for node in self.state.doubtful_nodes(run))
+    def settle(self, places: frozenset[tuple[m.NodeName, m.RunId]]) -> None:
+        """End runs where nodes are in doubt or have a stuck process: an operator is sure."""
+        for node, run_id in sorted(places):
+            run = self.state.reserved.runs.get(run_id)
+            if run is not None and node in run.stuck_on:
+                self.write(MemberOver(run_id, node, presumed=SAID_TO_BE_OVER))
+        self.end_there(places & self.state.in_doubt)
 
     def end_there(self, places: Iterable[tuple[m.NodeName, m.RunId]]) -> None:
         """Tell nodes that runs are over; what an operator does not know of yet is not included."""

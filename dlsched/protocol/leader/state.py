@@ -135,6 +135,15 @@ class LeaderState:
         """The nodes that cannot tell whether processes of a run are left."""
         return sorted(node for node, run_id in self.in_doubt if run_id == run.key.run_id)
 
+    def unsettled(self, job: m.JobId) -> list[tuple[m.NodeName, m.RunId]]:
+        """Where processes of a job are left, or may be, that no node can end."""
+        runs = self.committed.runs_of_job(job)
+        return [
+            (node, run.key.run_id)
+            for run in runs
+            for node in sorted({*run.stuck_on, *self.doubtful_nodes(run)})
+        ]
+
     def desired(self, node: m.NodeName) -> DesiredSet:
         """The runs of the committed ledger that a node should hold, but those that are over."""
         committed, reserved = self.committed, self.reserved

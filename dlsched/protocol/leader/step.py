@@ -95,8 +95,8 @@ class LeaderTurn(TermTurn, SyncTurn, SilenceTurn, RequestsTurn):
                 self.node_off(asked)
             case interface.EndOrphans(run_ids=run_ids):
                 self.end_orphans(run_ids)
-            case interface.OverConfirmed(job=job):
-                self.run_is_over(job)
+            case interface.OverConfirmed(places=places):
+                self.settle(places)
 
     def decline(self, event: interface.Event) -> None:
         """Answer that the result is unknown: this process does not lead."""

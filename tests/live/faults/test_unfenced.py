@@ -66,7 +66,8 @@ def test_a_run_without_its_keeper_is_over_when_an_operator_says_so(
     assert wrong.returncode == 1
     assert f"job {waits}: no node is in doubt about its run" in wrong.stderr
     psutil.Process(pid).kill()
-    cluster.cli("admin", "run-over", str(job), "--confirmed")
+    told = cluster.cli("admin", "run-over", str(job), "--confirmed")
+    assert f"job {job}: its run is over on n1, as" in told
     cluster.until(job, "COMPLETED")
     cluster.until(waits, "COMPLETED")
     assert runs.read_text() == "1\n2\n"

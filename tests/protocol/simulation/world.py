@@ -488,7 +488,10 @@ class World(Agenda):
         return leader.DownConfirmed(self.clock(name), node)
 
     def look_after_doubts(self) -> None:
-        """As an operator: end what is left of the runs that are in doubt, then confirm that."""
+        """As an operator: end what is left of the runs that are in doubt, then confirm that.
+
+        What a node cannot kill is left alone until it is gone.
+        """
         for name, box in self.leaders.items():
             if box.state is None or box.state.role is not leader.Role.LEADING:
                 continue
@@ -496,12 +499,15 @@ class World(Agenda):
                 run = box.state.reserved.runs.get(run_id)
                 if run is not None:
                     self.nodes[node].end_escaped()
-                    self.to_leader(name, partial(self.over_event, name, run.key.job))
+                    looked_at = {
+                        each for each in box.state.unsettled(run.key.job) if each[0] == node
+                    }
+                    self.to_leader(name, partial(self.over_event, name, frozenset(looked_at)))
         self.after(self.rng.uniform(10.0, 40.0), self.look_after_doubts)
 
-    def over_event(self, name: str, job: m.JobId) -> leader.Event:
-        """The event of an operator's confirmation that a job's run is over."""
-        return leader.OverConfirmed(self.clock(name), job)
+    def over_event(self, name: str, places: frozenset[tuple[m.NodeName, m.RunId]]) -> leader.Event:
+        """The event of an operator's confirmation that no process is left at some places."""
+        return leader.OverConfirmed(self.clock(name), places)
 
     def decide(self, name: str, state: leader.LeaderState) -> None:
         """Place jobs that fit; sometimes preempt, suspend or resume one."""
