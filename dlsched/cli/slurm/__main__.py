@@ -28,6 +28,7 @@ _MODULES = {
     "sprio": "sprio",
     "sshare": "sshare",
     "sbcast": "sbcast",
+    "sacctmgr": "accounts.sacctmgr",
     "seff": "usage.seff",
     "sstat": "usage.sstat",
     "sdiag": "usage.sdiag",

@@ -55,6 +55,18 @@ class Arguments(argparse.ArgumentParser):
             raise BadInput(f"{rest[0]}: not supported; --help lists what is")
         return found
 
+    def read_around(self, words: Sequence[str]) -> tuple[Any, list[str]]:
+        """Read options that may stand anywhere; return them and the other words in order.
+
+        Raises:
+            BadInput: an option that is not known, or without its value.
+        """
+        found, rest = self.parse_known_args(list(words))
+        for word in rest:
+            if word.startswith("-"):
+                raise BadInput(f"{word}: not supported; --help lists what is")
+        return found, rest
+
     def error(self, message: str) -> NoReturn:
         """Refuse."""
         raise BadInput(message)

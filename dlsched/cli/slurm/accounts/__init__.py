@@ -1,0 +1,1 @@
+"""Accounts and their use, as `sacctmgr` and `sreport` show and change them."""
