@@ -241,7 +241,7 @@ def remove_account(changes: Changes, tenants: Tenants, name: str, together: Sequ
         if each.parent == name and each.name not in together
     ]
     if inside:
-        raise DlschedError(f"account {name}: {', '.join(inside[:5])} is in it; nothing is deleted")
+        raise DlschedError(f"account {name} has {', '.join(inside[:5])}; nothing is deleted")
     if f"account {name}" in tenants.of("quota"):
         changes.remove("quota", f"account {name}")
     changes.remove("account", name)
