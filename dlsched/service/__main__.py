@@ -41,7 +41,11 @@ def main() -> int:
 def _replicate(given: argparse.Namespace) -> int:
     terms = read_terms(given.terms)
     replica = Replica(number=given.number, terms=terms, folder=given.folder, command=given.command)
-    return asyncio.run(replica.run())
+    job = attach(every_s=None, gang=False)
+    try:
+        return asyncio.run(replica.run(job))
+    finally:
+        job.close()
 
 
 def _lead(given: argparse.Namespace) -> int:

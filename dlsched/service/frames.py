@@ -1,4 +1,8 @@
-"""Messages between the leader of a service and its replicas: a length of four bytes, then bytes."""
+"""Messages between the leader of a service and its replicas: a length of four bytes, then bytes.
+
+The leader sends requests, a replica answers. An empty message of a replica says that it leaves: it
+still answers a request that the leader has sent, and gets no further one.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import asyncio
 import struct
 
 MOST_BYTES = 16 << 20  # of a request or an answer
+LEAVES = b""  # what a replica says in place of an answer before it ends
 _LENGTH = struct.Struct(">I")
 
 
@@ -30,5 +35,10 @@ async def write_frame(writer: asyncio.StreamWriter, data: bytes) -> None:
     Raises:
         ConnectionError: the other side is gone.
     """
-    writer.write(_LENGTH.pack(len(data)) + data)
+    send_frame(writer, data)
     await writer.drain()
+
+
+def send_frame(writer: asyncio.StreamWriter, data: bytes) -> None:
+    """Send a message without a wait; whether the other side is gone shows at the next one."""
+    writer.write(_LENGTH.pack(len(data)) + data)

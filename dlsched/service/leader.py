@@ -2,6 +2,7 @@
 
 It ends when its job is cancelled or out of time, and then cancels the replicas. When the job is
 preempted or killed, the replicas wait for its next run, and end by themselves where none comes.
+Asked to stop, it takes no request more and finishes those that it has, as far as its grace allows.
 """
 
 from __future__ import annotations
@@ -26,10 +27,13 @@ from dlsched.service.request_queue import RequestQueue, Slot
 from dlsched.service.scaler import Scaler
 
 TICK_S = 0.5
+FINISH_TICK_S = 0.05
 LOOK_S = 2.0  # between two looks at the replicas' jobs
 LONGEST_WAIT_S = 60.0  # that a request waits, at least; else many times the promised time
 MOST_FAILURES = 5  # replicas in a row that end before they answer
 GREETING_S = 10.0
+SHARE_OF_GRACE = 0.7  # in which requests are finished when the leader has to stop
+QUIET_S = 1.0  # then, without any request, until connections that sent none are closed
 GOES_ON = ("preempt", "migrate", "resize", "suspend")  # stops after which the job runs again
 
 
@@ -64,7 +68,7 @@ class Leader:
         self._requests = RequestQueue(
             most=terms.queue,
             longest_s=max(LONGEST_WAIT_S, 10 * terms.within),
-            usable=lambda: frozenset(self._replicas.usable(self._scaler.needed)),
+            usable=self._usable,
             used=lambda number: self._replicas.used(number, time.monotonic()),
             served=self._scaler.served,
         )
@@ -94,7 +98,28 @@ class Leader:
             while job.step(**self._figures()):
                 await self._go_on()
                 await asyncio.sleep(TICK_S)
+            outer.close()
+            await self._finish(server, job)
         return job.lease.reason not in GOES_ON
+
+    async def _finish(self, server: HttpServer, job: Job) -> None:
+        """Wait for the answers to requests that are here."""
+        left_s = job.deadline()
+        grace_s = float(job.runtime.grace_s) if left_s is None else left_s
+        now = time.monotonic()
+        until, quiet_until = now + SHARE_OF_GRACE * grace_s, now + QUIET_S
+        while server.open and (now := time.monotonic()) < until:
+            if not server.held and now >= quiet_until:
+                return
+            self._requests.match()
+            await asyncio.sleep(FINISH_TICK_S)
+
+    def _usable(self) -> frozenset[int]:
+        """The replicas that may get requests: those that are needed, or any where none of them is.
+
+        The others take over at once when a replica leaves.
+        """
+        return frozenset(self._replicas.usable(self._scaler.needed)) or frozenset(self._slots)
 
     def _figures(self) -> dict[str, float]:
         return {

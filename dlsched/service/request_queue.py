@@ -3,6 +3,7 @@
 A request waits until a slot is free: late binding, so none waits behind another one at a busy
 replica while a second replica is idle. Of several idle replicas the one with the fewest requests
 gets it, of these the one with the lowest number. A request whose replica dies goes to another one.
+A replica that says that it leaves gets no request more, and its answers are waited for.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
-from dlsched.service.frames import read_frame, write_frame
+from dlsched.service.frames import LEAVES, read_frame, write_frame
 from dlsched.service.http_server import Declined
 
 MOST_TRIES = 3  # replicas that may die over one request
@@ -67,6 +68,11 @@ class RequestQueue:
         """How many requests wait."""
         return len(self._queue)
 
+    @property
+    def idle(self) -> int:
+        """How many slots could take a request."""
+        return len(self._idle)
+
     async def ask(self, data: bytes) -> bytes:
         """The answer of a replica to a request.
 
@@ -112,7 +118,7 @@ class RequestQueue:
             slot.taken = loop.create_future()
             self._idle.append(slot)
             self.match()
-            # an idle replica says nothing: bytes, or the end, mean that it is gone
+            # an idle replica says nothing: bytes, or the end, mean that it leaves or is gone
             gone = asyncio.ensure_future(slot.reader.read(1))
             first: tuple[asyncio.Future[Any], ...] = (slot.taken, gone)
             await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
@@ -124,21 +130,27 @@ class RequestQueue:
             request = slot.taken.result()
             slot.taken = None
             try:
-                await self._work(slot, request)
+                leaves = await self._work(slot, request)
             except (ConnectionError, TimeoutError):
+                request.tries += 1
                 self._again(request)
                 return
             finally:
                 self._busy[slot.number] -= 1
+            if leaves:
+                return
 
-    async def _work(self, slot: Slot, request: Waiting) -> None:
-        began = time.monotonic()
+    async def _work(self, slot: Slot, request: Waiting) -> bool:
+        """Get the answer to a request; returns whether the replica has said that it leaves."""
+        began, leaves = time.monotonic(), False
         async with asyncio.timeout(LONGEST_S):
             await write_frame(slot.writer, request.data)
-            answer = await read_frame(slot.reader)
+            while (answer := await read_frame(slot.reader)) == LEAVES:
+                leaves = True
         self.served(time.monotonic() - began)
         if not request.answer.done():
             request.answer.set_result(answer)
+        return leaves
 
     def _leave(self, slot: Slot) -> None:
         """An idle slot is gone; a request that it was given in the same moment is not lost."""
@@ -149,7 +161,6 @@ class RequestQueue:
             self._again(slot.taken.result())
 
     def _again(self, request: Waiting) -> None:
-        request.tries += 1
         if request.answer.done():
             return
         if request.tries >= MOST_TRIES:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from dlsched.service.frames import read_frame, write_frame
+from dlsched.service.frames import LEAVES, read_frame, write_frame
 from dlsched.service.http_server import MOST_HELD, HttpServer, read_head
 from dlsched.service.request_queue import MOST_TRIES, RequestQueue, Slot
 
@@ -146,6 +146,42 @@ def test_a_request_whose_replica_dies_goes_to_another_but_not_for_ever() -> None
                 await read_frame(reader)
                 writer.transport.abort()
             assert (await fatal).startswith(b"HTTP/1.1 502")
+
+    run(work)
+
+
+def test_a_replica_that_leaves_gets_no_request_more() -> None:
+    async def work() -> None:
+        async with scene() as made:
+            one, two = await made.replica(1), await made.replica(2)
+            await write_frame(one[1], LEAVES)
+            assert await one[0].read() == b""  # the leader has closed the idle connection
+            asked = asyncio.create_task(made.get())
+            await read_frame(two[0])
+            await write_frame(two[1], ANSWER)
+            assert (await asked).endswith(b"ok")
+            assert made.used == [2]
+
+    run(work)
+
+
+def test_what_a_replica_works_on_when_it_leaves_is_answered_by_it() -> None:
+    async def work() -> None:
+        async with scene() as made:
+            reader, writer = await made.replica(1)
+            asked = asyncio.create_task(made.get())
+            await read_frame(reader)
+            await write_frame(writer, LEAVES)
+            waits = asyncio.create_task(made.get())
+            await until(lambda: made.queue.waiting == 1)
+            await write_frame(writer, ANSWER)
+            assert (await asked).endswith(b"ok")
+            assert await reader.read() == b""
+            assert made.queue.waiting == 1  # for another one
+            reader, writer = await made.replica(2)
+            await read_frame(reader)
+            await write_frame(writer, ANSWER)
+            assert (await waits).endswith(b"ok")
 
     run(work)
 
