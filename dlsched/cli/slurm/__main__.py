@@ -29,6 +29,7 @@ _MODULES = {
     "sshare": "sshare",
     "sbcast": "sbcast",
     "sacctmgr": "accounts.sacctmgr",
+    "sreport": "accounts.sreport",
     "seff": "usage.seff",
     "sstat": "usage.sstat",
     "sdiag": "usage.sdiag",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -130,3 +131,59 @@ def test_what_has_no_counterpart_is_refused_by_name(science: LoginNode) -> None:
     }.items():
         assert words in refused(science, f"sacctmgr {line}"), line
     assert "doesn't exist" in refused(science, "sacctmgr -i add account x cluster=other", 1)
+
+
+def test_reports_add_up_to_what_dlsched_has_counted(science: LoginNode) -> None:
+    jobs = [
+        int(science.typed(f"sbatch --parsable -A {account} --gpus={gpus} --wrap 'sleep 2'"))
+        for account, gpus in (("science", 2), ("physics", 1))
+    ]
+    for job in jobs:
+        science.cluster.until(job, "COMPLETED")
+    period = "start=now-1days end=now"
+    (mine,) = json.loads(science.typed("dlsched usage --by-user --json"))["usage"]
+    each = {
+        account: science.cluster.job(job).gpu_s or 0
+        for account, job in zip(("science", "physics"), jobs, strict=True)
+    }
+    line = f"sreport -nP -t seconds -T gres/gpu {{}} {period}"
+
+    def of(report: str) -> list[list[str]]:
+        return [row.split("|") for row in science.typed(line.format(report)).splitlines()]
+
+    assert sum(each.values()) == pytest.approx(mine["gpu_s"], abs=0.01)
+    (used,) = of("cluster utilization")
+    assert float(used[2]) == pytest.approx(mine["gpu_s"], abs=0.6)
+    assert int(used[2]) + int(used[5]) == pytest.approx(int(used[7]), abs=1)
+    top = of("user top")
+    assert [row[1] for row in top] == [mine["name"]] * 2
+    assert {row[3]: float(row[-1]) for row in top} == pytest.approx(each, abs=0.6)
+    assert of("cluster UserUtilizationByAccount") == top
+    tree = {(row[1], row[2]): float(row[-1]) for row in of("cluster AccountUtilizationByUser")}
+    assert tree["root", ""] == pytest.approx(mine["gpu_s"], abs=0.6)
+    assert tree["science", ""] == pytest.approx(mine["gpu_s"], abs=0.6)
+    assert tree["physics", mine["name"]] == pytest.approx(each["physics"], abs=0.6)
+    assert [row[1] for row in of("job sizesbyaccount PrintJobCount")] == ["physics", "science"]
+    sizes = of("job sizesbyaccount grouping=2")
+    assert [row[2] == "0" for row in sizes] == [False, True]  # smaller than 2, or not
+    shown = science.typed(f"sreport cluster utilization {period} -t hours").splitlines()
+    assert shown[0] == "-" * 80
+    assert shown[1].startswith("Cluster Utilization 20")
+    assert shown[2] == "Usage reported in CPU Hours"
+    assert shown[4] == (
+        "  Cluster     Allocate         Down     PLND Dow         Idle      Planned     Reported "
+    )
+    assert of("user top end=now-2days start=now-3days") == []
+
+
+def test_reports_that_are_not_there_are_refused_by_name(login: LoginNode) -> None:
+    for line, words in {
+        "reservation utilization": "'reservation': not supported; known: cluster, user, job",
+        "cluster WCKeyUtilizationByUser": "'WCKeyUtilizationByUser': not supported",
+        "-T mem user top": "'mem' is not known; known: cpu",
+        "-t weeks user top": "'weeks' is not known",
+        "user top start=now end=now-1hours": "is not before",
+        "user top nothing=1": "'nothing' is not known",
+        "": "which report?",
+    }.items():
+        assert words in refused(login, f"sreport {line}"), line
