@@ -1,7 +1,8 @@
 """The jobs whose latest checkpoint could not be written: told, counted, forgotten once they save.
 
 A rank says why it could not write its part. That the grace has cut a save off is seen in how the
-run ended: it was killed, it was about to save, and it handed in no checkpoint.
+run ended: it was killed, it was about to save, and it handed in no checkpoint. Of a job that never
+saves nothing of the kind is said.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class UnsavedJobs(LedgerFollower):
         """Follow a leader; the curves say what trainings do."""
         self.jobs: dict[JobId, Unsaved] = {}
         self.failures = 0
+        self._warned: dict[tuple[JobId, str], tuple[bool, int]] = {}  # whether it holds, how often
         self._driver, self._curves = driver, curves
         driver.follow(self)
 
@@ -59,6 +61,22 @@ class UnsavedJobs(LedgerFollower):
                 soon(self._note_cut_off, over.exit)
         for job in self.jobs.keys() - self._driver.committed.jobs.keys():
             del self.jobs[job]
+        for key in [key for key in self._warned if key[0] not in self._driver.committed.jobs]:
+            del self._warned[key]
+
+    def is_news(self, job: JobId, kind: str, holds: bool) -> bool:
+        """Whether a job is to be warned: once until it changes, and a bounded number of times.
+
+        Args:
+            job: that reports.
+            kind: of the warning.
+            holds: whether there is a reason for it now.
+        """
+        held, count = self._warned.get((job, kind), (False, 0))
+        told = holds and not held and count < EACH_UP_TO
+        if holds or held:
+            self._warned[job, kind] = holds, count + told
+        return told
 
     def note(self, job: Job, run: Run, step: int, why: str) -> None:
         """Note that a run could not write the checkpoint after a step; once for all its ranks."""
@@ -99,7 +117,10 @@ class UnsavedJobs(LedgerFollower):
         """Whether a run was killed while it saved because of a stop."""
         killed = end.reason is ExitReason.SIGNALLED and end.signal == signal.SIGKILL
         curves = self._curves.jobs.get(end.key.job)
-        saves = end.told is Told.STOPPED or (curves is not None and curves.doing == "save")
+        # a job that leaves may have no state to save
+        has_saved = self._driver.table.of(end.key.job).checkpoint is not None
+        saves = end.told is Told.STOPPED and has_saved
+        saves = saves or (curves is not None and curves.doing == "save")
         return killed and saves and end.stop is not None and end.checkpoint is None
 
     def _note_cut_off(self, end: ExitRecord) -> None:

@@ -185,7 +185,8 @@ class Job:
             self._save_signal.asked = False
             if verdict.stop:
                 self._send_values()  # so that a save which is cut off is known by its step
-            self._doing("save")
+            if self.checkpoint.is_active:
+                self._doing("save")
             self.checkpoint.save(self.steps, agreement, wait=verdict.stop, at_stop=verdict.stop)
         if verdict.stop:
             self._stop(agreement, verdict.left_s)

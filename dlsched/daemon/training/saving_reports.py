@@ -32,11 +32,12 @@ def note_saving(cluster: Cluster, job: Job, run: Run, report: RunReport, at: flo
         at: for display.
     """
     told = []
-    if report.HasField("saves") and not report.saves:
+    is_news = cluster.unsaved.is_news
+    if report.HasField("saves") and is_news(job.job, "no-checkpoint", not report.saves):
         told.append(("no-checkpoint", SAVES_NOTHING))
     if report.HasField("save_bytes") and report.HasField("room_bytes"):
         needed, room = report.save_bytes, report.room_bytes
-        if needed > room:
+        if is_news(job.job, "no-room", needed > room):
             text = f"a checkpoint needs {needed / GIB:.3g} GiB, and {room / GIB:.3g} GiB are free"
             told.append(("no-room", text))
     if report.HasField("expected_save_s") and report.HasField("save_bytes"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from dlsched.daemon.unsaved import EACH_UP_TO
+
 from ..cluster_of_tests import Caller, Running, eventually, job
 from ..scripted_agent import ScriptedAgent
 from ..test_daily import play
@@ -61,6 +63,39 @@ def test_a_first_checkpoint_is_held_against_the_room_and_the_grace(tmp_path: Pat
         await told("no-room by job: a checkpoint needs 3 GiB, and 0.5 GiB are free")
         await says(agent, key, step=0, **{**first, "room_bytes": 9 * gib}, expected_save_s=40.0)
         await told("a checkpoint of 3 GiB will take about 40 s: grace 30 s -> 85 s")
+
+    play(tmp_path, scene)
+
+
+def test_a_lack_of_room_is_told_once_until_it_changes_and_not_for_ever(tmp_path: Path) -> None:
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        [number] = await caller.submit(job(gpus=1))
+        key = await begins(agent, 1)
+        gib = 1 << 30
+
+        async def times(room_gib: int, marker: str) -> int:
+            """How often it was told when one more report has come, and a marker after it."""
+            first = {"save_bytes": 3 * gib, "room_bytes": room_gib * gib, "restart_s": 1.0}
+            await says(agent, key, step=0, **first, saves=False)
+            await says(agent, key, step=1, save_s=float(marker))
+
+            async def there() -> str:
+                _, out, _ = await dlsched(running, "show", str(number))
+                return out if f"took {marker} s" in out else ""
+
+            out = str(await eventually(there))
+            assert out.count("has registered no state") == 1
+            return out.count("no-room by job")
+
+        assert await times(1, "100") == 1
+        assert await times(2, "110") == 1
+        assert await times(9, "120") == 1
+        assert await times(1, "130") == 2
+        for _ in range(2 * EACH_UP_TO):
+            for room_gib in (9, 1):
+                first = {"save_bytes": 3 * gib, "room_bytes": room_gib * gib, "restart_s": 1.0}
+                await says(agent, key, step=0, **first)
+        assert await times(1, "140") == EACH_UP_TO
 
     play(tmp_path, scene)
 

@@ -1,9 +1,11 @@
 """A training whose checkpoints fail, by the words after its steps and their length.
 
-python failing_saves_program.py STEPS PAUSE_S BYTES [FILE_LIMIT | broken RANK | slow SECONDS]
+python failing_saves_program.py STEPS PAUSE_S BYTES
+    [FILE_LIMIT | broken RANK | slow SECONDS | never]
 
 Every step saves BYTES. Files may have FILE_LIMIT bytes at most after step 2; rank RANK cannot save
-after step 2; or a save takes SECONDS. While the file `mended` is in the working directory, no save
+after step 2; or a save takes SECONDS; or nothing is saved, and the program does not leave when it
+is asked to stop. While the file `mended` is in the working directory, no save
 fails.
 """
 
@@ -31,7 +33,8 @@ with attach(every_steps=None if what == "slow" else 1, every_s=None) as job:
             raise RuntimeError("a state of its own cannot be written")
         file.write(bytes(size))
 
-    job.checkpoint.register("state", save=save, load=lambda file: None, each_rank=True)
+    if what != "never":
+        job.checkpoint.register("state", save=save, load=lambda file: None, each_rank=True)
     for _ in range(job.restore(), steps):
         if what.isdigit():
             most = resource.RLIM_INFINITY
@@ -40,4 +43,5 @@ with attach(every_steps=None if what == "slow" else 1, every_s=None) as job:
             resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
         time.sleep(pause)
         if not job.step():
+            time.sleep(600 if what == "never" else 0)
             break

@@ -137,6 +137,21 @@ def test_the_rank_that_could_not_save_is_named(cluster: LocalCluster) -> None:
     cluster.until(job, "CANCELLED")
 
 
+def test_of_a_job_that_never_saves_no_checkpoint_is_missed(cluster: LocalCluster) -> None:
+    folder = cluster.folder / "never"
+    folder.mkdir()
+    job = started(cluster, 100_000, 0.1, 1, "never", options=("-D", str(folder), "--grace", "1s"))
+    eventually("steps", lambda: (cluster.job(job).progress or 0) > 1)
+    cluster.cli("requeue", str(job))
+    eventually("it runs again", lambda: "\n  2: " in cluster.cli("show", str(job)))
+    shown = cluster.cli("show", str(job))
+    assert "not saved" not in shown
+    assert "checkpoint-failed" not in shown
+    assert "has registered no state" in shown
+    cluster.cli("cancel", "-y", str(job))
+    cluster.until(job, "CANCELLED")
+
+
 def test_a_save_that_the_grace_cuts_off_is_told(cluster: LocalCluster) -> None:
     folder = cluster.folder / "slow"
     folder.mkdir()
