@@ -30,7 +30,7 @@ from dlsched.db.contents import JobContent
 from dlsched.db.reading.queries import JobPast, StoredJob
 from dlsched.db.records import CheckpointCommitted, JobSpec
 from dlsched.jobs.fields import BY_NAME
-from dlsched.protocol.ledger import Job, JobStatus, Run, without_words
+from dlsched.protocol.ledger import Job, JobStatus, Run, with_cause, without_words
 from dlsched.protocol.messages import JobId, NodeName, Share
 from dlsched.rpc.conversion import to_wire
 from dlsched.rpc.identity import Identity
@@ -239,6 +239,9 @@ class JobDetails:
             text = event.text if mine else text
             if event.kind == "cause":
                 detail.cause = text
+                is_newest = bool(past.runs) and event.run_id == past.runs[-1].run.key.run_id
+                if mine and is_newest and detail.job.state == "FAILED":  # as stored jobs tell it
+                    detail.job.reason = with_cause(detail.job.reason, text)
             detail.events.add(
                 at=event.at,
                 kind=event.kind,

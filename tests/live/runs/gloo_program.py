@@ -1,8 +1,9 @@
 """Ranks of PyTorch of which rank 1 fails at once; the others wait for it.
 
-    python gloo_program.py raise|exit|kill|crash|late
+    python gloo_program.py raise|exit|kill|crash|late|cleanup
 
-They do not use the job library. With `late`, the others raise an error of their own too.
+They do not use the job library. With `late`, the others raise an error of their own too; with
+`cleanup`, they have left before rank 1 does.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 
 import torch.distributed as dist
 
@@ -26,7 +28,14 @@ if dist.get_rank() == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     if what == "crash":
         ctypes.string_at(0)
-    raise ValueError("shard 17 is truncated")
+    try:
+        raise ValueError("shard 17 is truncated")
+    except ValueError:
+        if what != "cleanup":
+            raise
+        traceback.print_exc()
+        dist.destroy_process_group()
+        time.sleep(600)  # the scheduler ends it, because another rank has failed
 try:
     dist.barrier()
 except RuntimeError:

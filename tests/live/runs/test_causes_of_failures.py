@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from dlsched.torture.local_cluster import LocalCluster, eventually
+from tests.live.login_node import LoginNode
 
 PROGRAM = Path(__file__).with_name("gloo_program.py")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-RAISED = "ValueError: shard 17 is truncated (gloo_program.py:29)"
+RAISED = "ValueError: shard 17 is truncated (gloo_program.py:32)"
 
 pytestmark = [
     pytest.mark.slow,
@@ -118,3 +119,21 @@ def test_ranks_of_a_script(cluster: LocalCluster) -> None:
     for what, said in (("raise", RAISED), ("exit", "exit 7")):
         line, nodes = cause(cluster, *gang, str(script), what)
         assert line == f"rank 1 on {nodes[1]}: {said}"
+
+
+def test_all_that_tell_a_reason_tell_the_cause_of_a_rank_that_ended_later(
+    cluster: LocalCluster,
+) -> None:
+    gang = ["--launch", "gpu", "-N", "2", "--gpus-per-node", "1"]
+    program = [sys.executable, str(PROGRAM), "cleanup"]
+    line, nodes = cause(cluster, *gang, "--name", "cleanup", "--", *program)
+    assert line == f"rank 1 on {nodes[1]}: {RAISED}"
+    told = f"rank 0 on {nodes[0]}: exit 1: {line}"
+
+    *_, listed = json.loads(cluster.cli("history", "--name", "cleanup", "--json"))["jobs"]
+    job = listed["job_id"]
+    [shown] = json.loads(cluster.cli("show", str(job), "--json"))["jobs"]
+    assert listed["reason"] == shown["reason"] == told
+    login = LoginNode(cluster)
+    reason = login.typed(f"sacct -n -X -P -j {job} -o Reason").strip()
+    assert reason == told
