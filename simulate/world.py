@@ -358,6 +358,9 @@ class World:
         if grant is not None:
             overhead = overhead if grant.restart_s is None else grant.restart_s
             overhead = (0.0 if grant.free_start else overhead) - grant.head_start
+            if grant.head_start and self.semantics.release != "tick":  # there an end is seen later
+                left = self.true_work.item(row) - table.executed.item(row)
+                overhead = max(overhead, -left / self.progress.setting.rate(row, placement))
         table.gpu_limit[row] = 1.0 if grant is None else grant.gpu_limit
         table.rate[row] = rate = self.progress.begin(row, placement, grant, now + overhead)
         self.shared.begins(row, placement, now)

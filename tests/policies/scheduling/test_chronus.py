@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlsched.core.arrays import Rows
@@ -200,3 +200,27 @@ def test_soft_deadlines_of_falling_value(lab: Any) -> None:
     _, arrived = replayed(lab, [(0, 8, 30)], deadline=[3600.0], deadline_steps=["3600:10 6000:8"])
     assert arrived.kind == {0: ACCEPTED}  # by its last deadline
     assert arrived.due == {0: 100.0}
+
+
+@settings(max_examples=10)
+@given(
+    jobs=st.lists(
+        st.tuples(st.integers(0, 2000), st.integers(1, 6), st.integers(1, 3000)),
+        min_size=2,
+        max_size=10,
+    ),
+    due=st.lists(st.none() | st.integers(100, 9000), min_size=10, max_size=10),
+    clock=st.sampled_from(["rounds", "events"]),
+    options=st.sampled_from([(), ("plan=greedy",), ("lease_s=300", "slot_s=60")]),
+)
+def test_a_job_is_credited_with_no_more_work_than_it_has_left(
+    lab: Any, jobs: Any, due: Any, clock: str, options: tuple[str, ...]
+) -> None:
+    deadlines = [math.nan if at is None else float(at) for at in due[: len(jobs)]]
+    trace = lab.trace(sorted(jobs), deadline=deadlines)
+    by_slots = ("clock=slots", *options)
+    result = lab.run(trace, "chronus", cluster="2x4", clock=clock, options=by_slots)
+    table = result.jobs
+    done = table.status == "completed"
+    early = table.finish_time[done] < table.first_start_time[done] - 1e-6
+    assert not early.any()
