@@ -15,7 +15,7 @@ from dlsched.system.files import replace_file
 
 NAMES = (
     *("srun", "sbatch", "salloc", "squeue", "scancel", "sinfo", "sacct", "scontrol"),
-    *("sprio", "sshare", "seff", "sstat", "sdiag", "sbcast", "sacctmgr", "sreport"),
+    *("sprio", "sshare", "seff", "sstat", "sdiag", "sbcast", "sacctmgr", "sreport", "sattach"),
 )
 OF_USER = "DLSCHED_BASH_ENV"  # what the user had in BASH_ENV
 _LONGEST_FIRST_LINE = 127  # bytes, of a program that names its interpreter

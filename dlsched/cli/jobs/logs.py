@@ -47,7 +47,7 @@ def logs_command(
             else cluster.logs(number, **wanted)
         )
         try:
-            _print(chunks if raw or not sys.stdout.isatty() else visible(chunks))
+            print_output(chunks if raw or not sys.stdout.isatty() else visible(chunks))
         except KeyboardInterrupt:
             raise SystemExit(_INTERRUPTED) from None
 
@@ -60,7 +60,7 @@ def follow_to_the_end(cluster: Client, job: int) -> None:
     from dlsched.client.errors import RequestRefused  # noqa: PLC0415
 
     try:
-        _print(cluster.follow(job, on_lost=_say_lost))
+        print_output(cluster.follow(job, on_lost=_say_lost))
     except RequestRefused as error:
         print(f"dlsched: {error}", file=sys.stderr)
     except KeyboardInterrupt:
@@ -117,7 +117,7 @@ def _element(cluster: Client, array: int, task: int) -> int:
     return found[0].job.job_id
 
 
-def _print(chunks: Iterable[bytes]) -> None:
+def print_output(chunks: Iterable[bytes]) -> None:
     """Print bytes unchanged, as `cat` does."""
     out = sys.stdout.buffer
     for chunk in chunks:

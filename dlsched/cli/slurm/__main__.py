@@ -28,6 +28,7 @@ _MODULES = {
     "sprio": "sprio",
     "sshare": "sshare",
     "sbcast": "sbcast",
+    "sattach": "sattach",
     "sacctmgr": "accounts.sacctmgr",
     "sreport": "accounts.sreport",
     "seff": "usage.seff",

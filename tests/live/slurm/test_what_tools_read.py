@@ -242,3 +242,32 @@ def test_a_file_is_copied_to_the_nodes_of_a_job(login: LoginNode) -> None:
     login.typed(line.format("-f"))
     assert "only inside a job" in login.run(f"sbcast {source} {dest}").stderr
     assert not list(login.home.glob("*.sbcast.*"))
+
+
+def test_the_output_of_a_running_step_is_attached_to(login: LoginNode, job: int) -> None:
+    loop = "echo begun; until [ -e go ]; do sleep 0.1; done; echo ended"
+    login.typed(f"sbatch --parsable --gpus=0 -J script -o script.out --wrap '{loop}'")
+    script = login.typed("squeue -h -n script -o %i").strip()
+    login.cluster.until(int(script), "RUNNING")
+    assert login.typed(f"sattach --layout {script}.batch").startswith(
+        "Job step layout:\n\t1 tasks, 1 nodes (n"
+    )
+    ran = login.typed(
+        f"srun -J ranks -n 2 --gpus=0 sh -c '{loop}' > ranks.out & "
+        "until squeue -h -n ranks -t R -o %i | grep .; do sleep 0.2; done; "
+        "id=$(squeue -h -n ranks -o %i); "
+        "sattach $id.0 > one.out & sattach $id.0 --layout; "
+        f"sattach {script}.batch > two.out & "
+        "until grep -q begun one.out && grep -q begun two.out; do sleep 0.2; done; touch go; wait"
+    )
+    assert "\t2 tasks, 1 nodes (n" in ran
+    assert ", 2 task(s): 0 1 \n" in ran
+    written = [sorted((login.home / f"{name}.out").read_text().split()) for name in ("one", "two")]
+    assert written == [["begun", "begun", "ended", "ended"], ["begun", "ended"]]
+    for words, line in {
+        f"{script}.batch": "no such step runs",
+        "-l 7.0": "--label: not supported",
+        "--input-filter 1 7.0": "--input-filter: not supported",
+        "7": "which step?",
+    }.items():
+        assert line in login.run(f"sattach {words}").stderr
