@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__version__ = "0.1.0"
+__version__: str  # counted in a checkout, when it is read first
 
 _HOMES = {
     "Columns": "simulate.results.columns",
@@ -18,6 +18,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from dlsched.version import version  # noqa: PLC0415
+
+        return version()
     if name not in _HOMES:
         raise AttributeError(f"module 'dlsched' has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415

@@ -11,7 +11,6 @@ folder=$(realpath "$1") python=${2:-python3}
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 minor=$("$python" -c 'import sys; print(f"{sys.version_info.major}.{sys.version_info.minor}")')
 next=${minor%.*}.$((${minor#*.} + 1))
-version=$("$python" -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["version"])')
 arch=$(dpkg --print-architecture)
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
@@ -23,6 +22,7 @@ home=$root/opt/dlsched
 install=("$python" -m pip --python "$home/bin/python" install --quiet --no-compile --no-warn-script-location)
 "${install[@]}" --require-hashes -r packaging/constraints.txt
 "${install[@]}" --no-deps .
+version=$("$home/bin/dlsched" --version | cut -d' ' -f2)
 "$home/bin/dlsched" admin man-pages "$root/usr/share/man/man1" >/dev/null
 gzip --best --no-name "$root"/usr/share/man/man1/*
 find "$home/bin" -type f -exec grep -Ilq '^#!' {} \; -exec sed -i "1s|^#!$home|#!/opt/dlsched|" {} +

@@ -10,6 +10,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import (
     CollectorRegistry,
+    Info,
     ProcessCollector,
     disable_created_metrics,
     make_wsgi_app,
@@ -17,6 +18,7 @@ from prometheus_client import (
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from dlsched import __version__
 from dlsched.core.errors import BadInput
 from dlsched.rpc.bounded_http import BoundedHandler, BoundedServer
 
@@ -32,13 +34,14 @@ Values = Mapping[tuple[str, ...], float]  # by the values of the labels
 
 
 def new_registry() -> CollectorRegistry:
-    """Return a registry with the CPU time, memory and open files of this process.
+    """Return a registry with the version, CPU time, memory and open files of this process.
 
     No metric of this process has a `_created` series beside it from then on.
     """
     disable_created_metrics()  # type: ignore[no-untyped-call]  # of the library
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
+    Info("dlsched_build", "This program", registry=registry).info({"version": __version__})
     return registry
 
 

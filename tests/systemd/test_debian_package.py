@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -58,16 +59,42 @@ def test_nothing_of_the_machine_that_built_it_is_inside(package: Path, tmp_path:
     assert named == ""
 
 
-def test_a_job_runs_and_goes_on_over_an_upgrade(cluster: Cluster) -> None:
+def next_build(package: Path, folder: Path) -> str:
+    """Make the package of one commit later in the place of a package; returns its version."""
+    inside = folder / "newer"
+    subprocess.run(["dpkg-deb", "--raw-extract", str(package), str(inside)], check=True)
+    control = inside / "DEBIAN" / "control"
+    text = control.read_text()
+    (version,) = re.findall(r"^Version: (.*)$", text, re.MULTILINE)
+    release, _, since = version.partition(".post")
+    newer = f"{release}.post{int(since or 0) + 1}"
+    control.write_text(text.replace(f"Version: {version}", f"Version: {newer}"))
+    (built,) = inside.glob("opt/dlsched/lib/python*/site-packages/dlsched/BUILT")
+    assert built.read_text().strip() == version
+    built.write_text(newer)
+    build = ["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", str(inside), str(package)]
+    subprocess.run(build, check=True, capture_output=True)
+    return newer
+
+
+def test_a_job_runs_and_goes_on_over_an_upgrade(
+    cluster: Cluster, package: Path, tmp_path: Path
+) -> None:
     machine = cluster.machine
     version = machine.run("dlsched", "nodes", "-o", "version", "--noheader").stdout
     assert machine.run("dlsched", "--version").stdout == f"dlsched {version}"
     verified = machine.run("systemd-analyze", "verify", DAEMON, AGENT, check=False)
     assert "dlsched" not in verified.stderr
     job = cluster.begun("while [ ! -e go ]; do sleep 0.1; done; echo ended", "--gpus", "1")
-    machine.run(*INSTALL, timeout=300)
+    newer = next_build(package, tmp_path)
+    shutil.copy(package, f"/proc/{machine.pid}/root/srv/newer.deb")
+    told = machine.run("apt-get", "install", "-y", "/srv/newer.deb", timeout=300).stdout
+    assert "1 upgraded" in told
     machine.run("systemctl", "restart", DAEMON, AGENT)
     until(lambda: cluster.show(job)["state"] == "RUNNING")
+    listed = ("dlsched", "nodes", "-o", "version", "--noheader")
+    until(lambda: machine.run(*listed).stdout == f"{newer}\n")
+    assert machine.run("dlsched", "--version").stdout == f"dlsched {newer}\n"
     cluster.as_user("touch", "go")
     assert cluster.wait(job) == 0
     assert cluster.output(job) == "begun\nended\n"

@@ -151,6 +151,13 @@ def test_the_use_of_gpus_comes_from_the_driver(a_day: Monitored) -> None:
     assert a_day.value("n2", "dlsched_agent_connected") == 1
 
 
+def test_each_process_tells_the_version_that_the_command_line_has(a_day: Monitored) -> None:
+    version = a_day.cli("--version").split()[1]
+    for process in ("daemon", "n2"):
+        assert a_day.value(process, "dlsched_build_info", version=version) == 1
+    assert a_day.cli("nodes", "-o", "version", "--noheader").split() == [version, version]
+
+
 def test_names_follow_prometheus(a_day: Monitored) -> None:
     for process in ("daemon", "n2"):
         text = a_day.text(process)
