@@ -11,7 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dlsched.core.errors import DlschedError
+from dlsched.core.errors import BadInput, DlschedError
+from dlsched.daemon.configuration_check import faults
 from dlsched.daemon.daemon import Daemon
 from dlsched.daemon.long_lived import share_one_heap
 from dlsched.daemon.round.configured import named_policies, of_section
@@ -44,6 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             for section, policy in named_policies(settings).items():
                 with of_section(section):
                     refuse_unknown(policy)
+            found = list(faults(settings, insecure=given.insecure_loopback))
+            if found:
+                raise BadInput("\n".join(f"{given.config}: {each}" for each in found))
             print(f"{given.config}: fine")  # the answer
             return 0
         _log(settings.daemon.log_level)

@@ -395,6 +395,9 @@ class Settings(_Section):
         except BadInput as error:
             raise ValueError(str(error)) from None
         self.partition_nodes()
+        default = [each.name for each in self.partitions if each.tenant.is_default]
+        if len(default) > 1:
+            raise ValueError(f"partitions: {default[0]} and {default[1]} are both the default")
         tokens = any(text.startswith("users:") for text in self.daemon.listen)
         if self.daemon.web and self.trust.mode == "tls" and not tokens:
             raise ValueError(

@@ -29,6 +29,11 @@ class DaemonTrust:
         self.insecure = insecure
         self.files = None if insecure else KeyFiles.of(Path(section.folder), "daemon")
 
+    @property
+    def deny_list(self) -> Path:
+        """The file of certificates that are refused."""
+        return Path(self.section.denied or Path(self.section.folder, "denied"))
+
     def open_channel(self, address: str, name: str) -> aio.Channel:
         """Open a channel to an address, where that node's agent must answer."""
         if self.files is None:
@@ -41,10 +46,9 @@ class DaemonTrust:
 
     def server(self, local: LocalTokens | None, remote: TokenStore) -> ServerTrust:
         """The trust of the daemon's ports."""
-        denied = self.section.denied or str(Path(self.section.folder, "denied"))
         return ServerTrust(
             files=self.files,
-            denied=None if self.insecure else Path(denied),
+            denied=None if self.insecure else self.deny_list,
             insecure_loopback=self.insecure,
             local=local,
             remote=remote,
