@@ -92,6 +92,10 @@ FOUND = {
         "restore",
         4094851402,
     ),
+    "a run without a trace, of which no daemon knew any more, counted as forgotten": (
+        "lost records",
+        2353696836,
+    ),
     "what an operator knew of one node was taken for another": ("unfenced", 2965614864),
     "jobs that had more to do than the time of a schedule counted as a hang": (
         "switched off",

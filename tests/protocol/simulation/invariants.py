@@ -55,6 +55,14 @@ class Truth(Protocol):
     processes: list[Process]
     ever_reserved: dict[m.NodeName, set[m.RunId]]
 
+    def daemons_that_know(self, node: m.NodeName, run_id: m.RunId) -> set[str]:
+        """The present daemon processes that a node has told of a run."""
+        ...
+
+    def daemons(self) -> set[str]:
+        """The present daemon processes."""
+        ...
+
     def story(self, *subjects: object) -> str:
         """The last log lines about some jobs and nodes."""
         ...
@@ -69,6 +77,8 @@ class Checker:
         self.recorded: dict[tuple[m.NodeName, m.RunId], m.ExitRecord] = {}
         # with their disk, each time that it was replaced
         self.lost_ends: dict[tuple[m.NodeName, m.RunId], list[m.ExitRecord]] = {}
+        # with the daemons that knew of the run when the last trace of it on its node was gone
+        self.without_trace: dict[tuple[m.NodeName, m.RunId], set[str]] = {}
         self.ever_stopped: set[m.RunId] = set()
         self.ever_suspended: set[m.RunId] = set()
         self.ever_released: set[m.RunId] = set()
@@ -245,6 +255,15 @@ class Checker:
             if place[0] == node and (found is None or found.exit != record):
                 self.lost_ends.setdefault(place, []).append(self.recorded.pop(place))
 
+    def left_without_trace(self, node: m.NodeName, run_id: m.RunId) -> None:
+        """A keeper has died whose run's file had vanished."""
+        self.without_trace[node, run_id] = self.world.daemons_that_know(node, run_id)
+
+    def _forgotten(self, node: m.NodeName, run_id: m.RunId) -> bool:
+        """Whether nothing is left that could know that a run, which is over, has been there."""
+        knew = self.without_trace.get((node, run_id))
+        return knew is not None and not knew & self.world.daemons()
+
     def record_dropped(self, node: m.NodeName, run_id: m.RunId) -> None:
         """A run's files were deleted: the database must have the end."""
         ledger = self.world.database.ledger
@@ -292,7 +311,7 @@ class Checker:
     def executed(self, process: Process) -> None:
         """A run's processes were started on a node."""
         run_id, node = process.desired.key.run_id, process.node
-        if run_id in self.ever_executed and process.again:
+        if run_id in self.ever_executed and process.again and not self._forgotten(node, run_id):
             self.fail("P3", f"run {process.desired.key} executed twice on {node}", node)
         self.ever_executed.add(run_id)
         if node in self.prologs and run_id not in self.prologs[node]:

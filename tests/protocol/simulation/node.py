@@ -542,6 +542,8 @@ class SimNode:
             return
         self.world.tell(self.name, f"keeper of {box.state.desired.key} dies")
         box.alive = False
+        if box.lost is not None:
+            self.world.checker.left_without_trace(self.name, run_id)
         if self.inventory.can_fence or self.world.rng.random() < 0.4:
             self.end_with_keeper(box)
         self.to_agent_later(lambda: agent.KeeperGone(self.clock(), run_id))

@@ -218,6 +218,20 @@ class World(Agenda):
         self.tell(name, "daemon starts")
         self.leader_beat(name, box.generation)
 
+    def daemons(self) -> set[str]:
+        """The present daemon processes."""
+        return {box.session for box in self.leaders.values() if box.state is not None}
+
+    def daemons_that_know(self, node: m.NodeName, run_id: m.RunId) -> set[str]:
+        """The present daemon processes that a node has told of a run."""
+        states = [box.state for box in self.leaders.values() if box.state is not None]
+        told = [(state.name, state.last_syncs.get(node)) for state in states]
+        return {
+            name
+            for name, last in told
+            if last is not None and any(held.key.run_id == run_id for held in last.held)
+        }
+
     def kill_leader(self, name: str) -> None:
         """Kill -9 a daemon."""
         box = self.leaders[name]
