@@ -43,7 +43,7 @@ def within_limits(
             _rank_too(hidden, inside, ctx, walk)
     unseen = hidden
     if inside.at_limits == "divides" and not inside.sees_over_limits:
-        if walk.met_ceiling:
+        if walk.tenancy is not None and walk.tenancy.has_refused:
             units = Units(ctx.table, _waiting(ctx), ctx.now)
             unseen = units.rows[inside.order_at_limits(units, ctx)]
         _fill(unseen, ctx, walk)

@@ -20,9 +20,14 @@ ROUNDED = 1e-9  # of a GPU: ten tenths must make one
 
 
 class Tenancy:
-    """GPUs held per tenant (virtual cluster code), kept up to date by the walk; parts as parts."""
+    """GPUs held per tenant (virtual cluster code), kept up to date by the walk; parts as parts.
+
+    Attributes:
+        has_refused: a ceiling has refused a row.
+    """
 
     def __init__(self, entitlements: Entitlements, table: UnitTable, occupancy: Occupancy) -> None:
+        self.has_refused = False
         self._entitlements = entitlements
         self._table = table
         self._used: Floats = np.zeros(len(entitlements.ceiling))
@@ -49,6 +54,7 @@ class Tenancy:
         for account in self._paths[tenant]:
             ceiling = self._entitlements.ceiling[account]
             if self._used[account] + counted > ceiling + ROUNDED:
+                self.has_refused = True
                 names = self._entitlements.names or self._table.names["vc"]
                 used = f"{self._used[account]:.9g}"
                 room = f"{ceiling:g} GPU{'' if ceiling == 1 else 's'}"

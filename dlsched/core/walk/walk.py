@@ -58,7 +58,6 @@ class Walk:
         host_sharing: how rows get processors and memory, where a part decides that; None: as they
             ask.
         limits: what limits on GPUs leave; None where no row counts against any.
-        met_ceiling: a tenant's ceiling has refused a row.
         aside: rows that are set aside while the policy decides, by the GPUs that they had.
         filling: joins rows that need parts of GPUs to others, before they get GPUs of their own;
             None where they do so only when no GPU is free.
@@ -93,7 +92,6 @@ class Walk:
         self.tenancy = (
             None if entitlements is None else Tenancy(entitlements, self.table, self.occupancy)
         )
-        self.met_ceiling = False
         self.limits = (
             RoomUnderLimits(self.table, self.occupancy.held) if self.table.gpu_limits else None
         )
@@ -125,7 +123,6 @@ class Walk:
         refusal = OVER_LIMIT if self.is_over_limit(row, want) else None
         if refusal is None and self.tenancy is not None:
             refusal = self.tenancy.over_ceiling(row, want)
-            self.met_ceiling |= refusal is not None
         if refusal is not None:
             return refusal
         if self.claims is not None:
