@@ -118,7 +118,8 @@ def test_jobs_that_are_never_placed_count_as_a_hang(monkeypatch: pytest.MonkeyPa
 def walk(fails: int = 0, **kinds: Any) -> int:
     """Crash the party of every persist point, before and after it; how many points there were.
 
-    Every job completes and is charged for its own failures alone.
+    Every job completes and is charged for its own failures alone. A keeper that crashes may take
+    the run that would have failed with it: that run is repeated, and its failure never was.
     """
 
     def run(crash: Any) -> World:
@@ -133,7 +134,9 @@ def walk(fails: int = 0, **kinds: Any) -> int:
             world = run((number, when))
             for job in world.database.ledger.jobs.values():
                 found = (points[number - 1], when, job.story)
-                assert (job.status, job.failures) == (JobStatus.COMPLETED, fails), found
+                own = {0, fails} if points[number - 1].endswith("keeper") else {fails}
+                assert job.status is JobStatus.COMPLETED, found
+                assert job.failures in own, found
     return len(points)
 
 
@@ -164,7 +167,7 @@ FAILS_ONCE = Behaviour(work_s=6.0, code=3, fails=1, alone=True)
 
 @pytest.mark.slow
 def test_every_crash_point_of_a_gang_that_is_repeated_in_place() -> None:
-    assert walk(nodes=2, jobs=[(RETRIED, FAILS_ONCE)]) >= 30
+    assert walk(fails=1, nodes=2, jobs=[(RETRIED, FAILS_ONCE)]) >= 30
 
 
 def test_a_failed_gang_keeps_its_gpus_before_a_job_that_waits_for_them() -> None:
