@@ -23,7 +23,9 @@ def make_first_version(url: str) -> None:
     statements = (FOLDER / f"tables_{schema.FIRST}_{engine.dialect.name}.sql").read_text()
     with writing(engine) as connection:
         for statement in statements.splitlines():
-            connection.exec_driver_sql(statement)
+            # as SQLAlchemy writes tables; 2.0 misreads names of constraints that share a line
+            lines = statement.replace(", CONSTRAINT", ",\n\tCONSTRAINT")
+            connection.exec_driver_sql(lines)
         connection.exec_driver_sql(
             "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
             "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
