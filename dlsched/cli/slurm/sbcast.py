@@ -8,14 +8,17 @@ from collections.abc import Sequence
 from dlsched.cli.slurm.arguments import Arguments
 from dlsched.core.errors import BadInput, DlschedError
 
-# its arguments: the file, its mode, whether it replaces one; the file is whole or not there
+# its arguments: the file, its mode, whether it replaces one; the file is whole or not there. In a
+# folder that others write to, too, they read nothing before it has its mode, and no name of theirs
+# is written through.
 _RECEIVE = """
 set -eu
-trap 'rm -f "$1.sbcast.$$"' EXIT
-cat >"$1.sbcast.$$"
-chmod "$2" "$1.sbcast.$$"
-if [ "$3" = yes ]; then mv -f "$1.sbcast.$$" "$1"
-elif ! ln "$1.sbcast.$$" "$1" 2>/dev/null; then
+made=$(mktemp -- "$1.sbcast.XXXXXXXXXX")
+trap 'rm -f -- "$made"' EXIT
+cat >"$made"
+chmod -- "$2" "$made"
+if [ "$3" = yes ]; then mv -fT -- "$made" "$1"
+elif ! ln -T -- "$made" "$1" 2>/dev/null; then
     echo "sbcast: error: $1: is there already; -f replaces it" >&2; exit 1
 fi
 """

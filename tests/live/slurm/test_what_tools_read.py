@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
-from dlsched.torture.local_cluster import LocalCluster
+from dlsched.torture.local_cluster import LocalCluster, eventually
 from tests.live.login_node import LoginNode
 
 pytestmark = pytest.mark.slow
@@ -242,6 +245,33 @@ def test_a_file_is_copied_to_the_nodes_of_a_job(login: LoginNode) -> None:
     login.typed(line.format("-f"))
     assert "only inside a job" in login.run(f"sbcast {source} {dest}").stderr
     assert not list(login.home.glob("*.sbcast.*"))
+
+
+def test_a_file_on_its_way_is_read_by_its_user_only_and_goes_through_no_link(
+    login: LoginNode,
+) -> None:
+    source, dest = login.home / "slow.bin", login.home / "arrived.bin"
+    os.mkfifo(source, 0o640)
+    precious = login.home / "precious"
+    precious.write_text("as it was")
+    for number in range(1, 500):  # process numbers, which others can guess
+        (login.home / f"arrived.bin.sbcast.{number}").symlink_to(precious)
+
+    def on_its_way() -> list[Path]:
+        return [each for each in login.home.glob("arrived.bin.sbcast.*") if not each.is_symlink()]
+
+    with ThreadPoolExecutor(1) as pool:
+        copied = pool.submit(login.run, f"salloc --gpus=0 sbcast {source} {dest}")
+        with source.open("wb", buffering=0) as writer:
+            writer.write(b"begun, ")
+            eventually("it begins", lambda: precious.read_text() != "as it was" or on_its_way())
+            modes = [each.stat().st_mode & 0o777 for each in on_its_way()]
+            writer.write(b"ended")
+        assert copied.result(60).returncode == 0
+    assert (modes, precious.read_text()) == ([0o600], "as it was")
+    assert dest.read_bytes() == b"begun, ended"
+    assert dest.stat().st_mode & 0o777 == 0o640
+    assert not on_its_way()
 
 
 def test_the_output_of_a_running_step_is_attached_to(login: LoginNode, job: int) -> None:
