@@ -7,6 +7,7 @@ Libraries and launchers then write about the rank that is gone; such a text foll
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import IntEnum
 
 
@@ -19,36 +20,83 @@ class Weight(IntEnum):
     WRAPPER = 3  # a launcher says that what it has started has failed
 
 
-_CERTAIN = re.compile(r"CUDA error: |CUDA out of memory|device-side assert|illegal memory access")
-_WRAPPER = re.compile(
-    r"""ChildFailedError | ProcessRaisedException | ProcessExitedException | CalledProcessError
-    | Caught\ \w+\ in\ .*(worker|replica) | DataLoader\ worker\ .*exited\ unexpectedly
-    | An\ error\ occurred\ while\ generating\ the\ dataset""",
-    re.VERBOSE,
+def _any_of(*texts: str, one_after_other: Iterable[tuple[str, str]] = ()) -> re.Pattern[str]:
+    """A pattern that finds any of some texts in a line, or two of which one follows the other.
+
+    Users write what is searched, so the time grows only with its length: of the first of two texts
+    only the first occurrence in a line is tried.
+    """
+    pairs = (rf"^(?>.*?(?:{first})).*(?:{then})" for first, then in one_after_other)
+    return re.compile("|".join((*texts, *pairs)), re.IGNORECASE | re.MULTILINE)
+
+
+_CERTAIN = _any_of(
+    "CUDA error: ", "CUDA out of memory", "device-side assert", "illegal memory access"
 )
-_FOLLOW_UP = re.compile(
-    r"""connection\ (was\ )?(closed|reset|aborted|lost)\b.*\b(peer|remote)
-    | closed\ by\ (the\ )?(remote\ )?peer | remote\ process\ (has\ )?exit(ed|ing)
-    | \bgloo\b.*(connection|timed\ out|timeout|unexpected|error)
-    | Application\ timeout\ caused\ pair\ closure | successfully\ reached\ monitoredBarrier
-    | (recv|send)(Value|Bytes|Vector)?\ failed | failed\ to\ recv | Socket\ Timeout
-    | ncclRemoteError | NCCL\ communicator\ (was|is)\ aborted | Timeout\ at\ NCCL\ work
-    | watchdog\ (caught|thread|.*timed?\ ?out) | collective\ operation\ timeout
-    | Some\ NCCL\ operations\ have\ failed\ or\ timed\ out | Flight\ recorder\ dump
-    | taking\ the\ entire\ process\ down | monitoredBarrier.*(failed|timed)
-    | (TCPStore|store->(get|set|wait)|c10d::|DistStoreError|key-value\ store).*
-      (timeout|timed\ out|reset|closed|broken|failed|error)
-    | wait\ timeout\ after\ \d+\ ?ms | client\ socket\ has\ (timed\ out|failed\ to\ connect)
-    | Rendezvous(Connection|Closed|Timeout)Error | SignalException | Received\ \d+\ death\ signal
-    | another\ task\ died | heartbeat\ timeout | tasks?\ .*(are\ unhealthy|disconnected)
-    | (distributed|coordination)\ service.*(error|fail|unavailable|heartbeat|shut)
-    | MPI_ABORT\ was\ invoked | signal\ 15\b | exit\ 143\b""",
-    re.VERBOSE | re.IGNORECASE,
+_WRAPPER = _any_of(
+    "ChildFailedError",
+    "ProcessRaisedException",
+    "ProcessExitedException",
+    "CalledProcessError",
+    "An error occurred while generating the dataset",
+    one_after_other=[
+        (r"Caught \w+ in ", "worker|replica"),
+        ("DataLoader worker ", "exited unexpectedly"),
+    ],
 )
-_PERHAPS = re.compile(
-    r"""broken\ ?pipe | connection\ ?(reset|refused|aborted|closed) | EOFError | KeyboardInterrupt
-    | timed\ out | TimeoutError | ncclSystemError | signal\ 9\b | exit\ 137\b | exit\ 130\b""",
-    re.VERBOSE | re.IGNORECASE,
+_FOLLOW_UP = _any_of(
+    r"closed by (?:the )?(?:remote )?peer",
+    r"remote process (?:has )?exit(?:ed|ing)",
+    "Application timeout caused pair closure",
+    "successfully reached monitoredBarrier",
+    r"(?:recv|send)(?:Value|Bytes|Vector)? failed",
+    "failed to recv",
+    "Socket Timeout",
+    "ncclRemoteError",
+    r"NCCL communicator (?:was|is) aborted",
+    "Timeout at NCCL work",
+    r"watchdog (?:caught|thread)",
+    "collective operation timeout",
+    r"Some NCCL operations have failed or timed out",
+    "Flight recorder dump",
+    "taking the entire process down",
+    r"wait timeout after \d+ ?ms",
+    r"client socket has (?:timed out|failed to connect)",
+    r"Rendezvous(?:Connection|Closed|Timeout)Error",
+    "SignalException",
+    r"Received \d+ death signal",
+    "another task died",
+    "heartbeat timeout",
+    "MPI_ABORT was invoked",
+    r"signal 15\b",
+    r"exit 143\b",
+    one_after_other=[
+        (r"connection (?:was )?(?:closed|reset|aborted|lost)\b", r"\b(?:peer|remote)"),
+        (r"\bgloo\b", "connection|timed out|timeout|unexpected|error"),
+        ("watchdog ", r"timed? ?out"),
+        ("monitoredBarrier", "failed|timed"),
+        (
+            r"TCPStore|store->(?:get|set|wait)|c10d::|DistStoreError|key-value store",
+            "timeout|timed out|reset|closed|broken|failed|error",
+        ),
+        (r"tasks? ", "are unhealthy|disconnected"),
+        (
+            r"(?:distributed|coordination) service",
+            "error|fail|unavailable|heartbeat|shut",
+        ),
+    ],
+)
+_PERHAPS = _any_of(
+    r"broken ?pipe",
+    r"connection ?(?:reset|refused|aborted|closed)",
+    "EOFError",
+    "KeyboardInterrupt",
+    "timed out",
+    "TimeoutError",
+    "ncclSystemError",
+    r"signal 9\b",
+    r"exit 137\b",
+    r"exit 130\b",
 )
 
 

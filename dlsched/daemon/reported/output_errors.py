@@ -1,7 +1,8 @@
 """The errors that the end of an output tells: of one process, or the mixed lines of several ranks.
 
 Read are tracebacks, errors of syntax, aborts of C++ libraries, and what launchers (torchrun,
-`torch.multiprocessing.spawn`, `srun`) write about the ranks that they have started.
+`torch.multiprocessing.spawn`, `srun`) write about the ranks that they have started. An output is
+the user's own and may be anything, so lines, ranks and errors that are read of it are bounded.
 """
 
 from __future__ import annotations
@@ -13,10 +14,15 @@ from dataclasses import dataclass, field
 from dlsched.daemon.reported.error_texts import Weight, weight_of
 
 LONGEST = 500  # characters of an error
+_MOST_LINES = 5000  # the last ones
+_MOST_OF_LINE = 1000  # characters
+_MOST_OF_CONTEXT = 2000
+_MOST_RANKS = 1024
+_MOST_ERRORS = 64  # of one rank, the last ones
 _MOST_LINES_BETWEEN = 20  # two errors of one failure
 _MOST_LINES_AFTER = 8  # an error, which still tell of it
 _PREFIX = re.compile(  # of a rank, before its lines: `2: ` of dlsched and srun, the others of torch
-    r"(?:(?P<label>\d+): )?(?:\[(?:rank|default|trainer|worker) ?(?P<rank>\d+)\]: ?)?"
+    r"(?:(?P<label>\d{1,6}): )?(?:\[(?:rank|default|trainer|worker) ?(?P<rank>\d{1,6})\]: ?)?"
 )
 _EXCEPTION = re.compile(
     r"(?!During|The above)"
@@ -120,9 +126,11 @@ class _Source:
         )
         if self.joins and self.groups:
             self.groups[-1].append(error)
+            del self.groups[-1][:-_MOST_ERRORS]
         else:
             self.groups.append([error])
             self.begun.append(self.plain)
+            del self.groups[:-_MOST_ERRORS], self.begun[:-_MOST_ERRORS]
         self.joins, self.named_rank, self.place = False, None, ""
         self.after = _MOST_LINES_AFTER
         self.takes_next = text.endswith(":") and weight_of(text) is not Weight.WRAPPER
@@ -166,7 +174,7 @@ class _Source:
         """Read a line right after an error."""
         last = self.groups[-1][-1]
         self.after -= 1
-        last.context += f"\n{bare}"
+        last.context = f"{last.context}\n{bare}"[:_MOST_OF_CONTEXT]
         if self.takes_next and bare:
             last.text, self.takes_next = f"{last.text.rstrip(':')}: {bare}", False
         elif bare == "Last error:":
@@ -220,6 +228,8 @@ class _Codes:
             self._note(int(found["rank"]), int(found["code"]), number, found["node"])
 
     def _note(self, rank: int, code: int, line: int, node: str = "") -> None:
+        if rank not in self.of and len(self.of) == _MOST_RANKS:
+            return
         text = f"exit {code}" if code >= 0 else f"signal {-code}"
         self.of[rank] = OutputError(
             text=text, line=line, label=self.label, rank=rank, node=node, is_code=True
@@ -233,13 +243,15 @@ class Output:
         """Read it."""
         self._sources: dict[tuple[int | None, int | None], _Source] = {}
         self._codes: dict[int | None, _Codes] = {}  # by label
-        for number, line in enumerate(text.splitlines()):
+        for number, whole in enumerate(text.splitlines()[-_MOST_LINES:]):
+            line = whole[:_MOST_OF_LINE]
             found = _PREFIX.match(line)
             label = int(found["label"]) if found and found["label"] else None
             rank = int(found["rank"]) if found and found["rank"] else None
             rest = line[found.end() :] if found else line
-            self._sources.setdefault((label, rank), _Source(label, rank)).take(rest, number)
-            self._codes.setdefault(label, _Codes(label)).take(rest, number)
+            if (label, rank) in self._sources or len(self._sources) < _MOST_RANKS:
+                self._sources.setdefault((label, rank), _Source(label, rank)).take(rest, number)
+                self._codes.setdefault(label, _Codes(label)).take(rest, number)
 
     def errors(self) -> list[OutputError]:
         """All errors, the cause first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
@@ -81,8 +82,9 @@ class FailedRun:
         explained: set[tuple[str, int | None]] = set()
         last_words: dict[tuple[str, int | None], str] = {}
         for (node, first), requests in self._outputs.items():
-            output = Output(await self._tail(node, requests))
-            failures = [self._failure(each, node, first) for each in output.errors()]
+            text = await self._tail(node, requests)
+            output, errors = await asyncio.to_thread(_read, text)  # may take a second of CPU
+            failures = [self._failure(each, node, first) for each in errors]
             found += failures[:1]
             for each in failures:
                 explained.add((each.node, each.rank if self._is_ranked else None))
@@ -185,3 +187,9 @@ class FailedRun:
         error = cause.error.removeprefix(end).removeprefix(": ")
         line = f"restarted in place after {end} on {cause.node}{rank}"
         return f"{line}: {error}" if error else line
+
+
+def _read(text: str) -> tuple[Output, list[OutputError]]:
+    """What the end of an output tells, and its errors, the cause first."""
+    output = Output(text)
+    return output, output.errors()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dlsched.daemon.reported.output_errors import Output
+from dlsched.daemon.reported.error_texts import Weight, weight_of
+from dlsched.daemon.reported.output_errors import LONGEST, Output
 
 GLOO = "RuntimeError: [/pytorch/gloo/transport/tcp/pair.cc:553] Connection closed by peer [::1]:4"
 TWO_RANKS = f"""\
@@ -191,3 +192,35 @@ def test_without_errors_the_last_line_that_speaks_of_one_counts() -> None:
     assert Output("all is well\n").last_words(None) == ""
     labelled = Output("0: error: a\n1: error: b\n")
     assert (labelled.last_words(0), labelled.last_words(1)) == ("error: a", "error: b")
+
+
+HOSTILE = (
+    *("gloo ", "connection closed ", "TCPStore ", "Caught x in ", "watchdog ", "tasks ", "a."),
+    *("Error", "x: ", "1: ", "[rank1]: ", "F0101 ] ", "E0101 ProcessGroup]", "exit 1", "\x0b"),
+)
+
+
+@pytest.mark.parametrize("word", HOSTILE)
+def test_what_a_user_writes_costs_no_more_than_its_length(word: str) -> None:
+    """Patterns that try each place with each other one would not end with so long a line."""
+    assert weight_of(word * (1_000_000 // len(word))) in Weight
+
+
+@pytest.mark.parametrize("line", [100_000, 500, 1])
+@pytest.mark.parametrize("word", HOSTILE)
+def test_of_any_output_a_bounded_number_of_errors_is_kept(word: str, line: int) -> None:
+    traceback = "Traceback (most recent call last):\nRuntimeError: "
+    each = traceback + f"{word * (line // len(word) + 1)}\n" * 9
+    output = Output(each * (1_000_000 // len(each) + 1))
+    errors = output.errors()
+    assert len(errors) <= 1024 + 64
+    assert all(len(str(error)) <= LONGEST for error in errors)
+    assert len(output.last_words(None)) <= LONGEST
+
+
+def test_ranks_and_codes_without_end_are_bounded() -> None:
+    ranks = "".join(f"[rank{n}]: Traceback (most recent\n[rank{n}]: E{n}: x\n" for n in range(3000))
+    codes = "".join(f"dlsched: run: rank {n} on n1: exit code 3\n" for n in range(3000))
+    assert len(Output(ranks).errors()) == 1024
+    assert len(Output(codes).errors()) == 1024
+    assert Output("9" * 5000 + ": ValueError: x\n").errors() == []  # no number that Python reads
