@@ -148,10 +148,10 @@ class FreeGpus:
         return self._usable[node] if self._usable else self.occupancy.free[node].bit_count()
 
     def idle_nodes(self) -> int:
-        """Nodes all of whose GPUs are free, as bits."""
+        """Nodes all of whose GPUs are free, as bits; cores and memory may be for fewer."""
         gpus = self.occupancy.cluster.gpus
         found = 0
-        for k, filed in enumerate(self.level):
+        for k, filed in enumerate(self.occupancy.level):
             members = filed & self.nodes
             while k and members:
                 node = lowest_node(members)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dlsched.core.allocation import Refused
 from dlsched.core.arrays import carried
+from dlsched.core.cluster.description import Cluster, Node
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.cluster.pools import Pools
 from dlsched.core.errors import InvariantBroken, PolicyFailed
@@ -51,6 +52,15 @@ def test_whole_nodes_belong_to_no_other_job(lab: Any) -> None:
     walk = walk_for(ctx)
     assert walk.place(1) == Placement((1,), (15,))
     assert str(walk.place(2)).startswith("Fragmented: needs 4, 1 GPUs on 2 idle nodes")
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_whole_nodes_need_processors_for_what_is_asked_alone(lab: Any, placement: str) -> None:
+    nodes = [Node(name=f"n{k}", gpus=4, cpus=2) for k in range(2)]
+    ctx = lab.context(Cluster(nodes), [2])
+    ctx.table.shapes, ctx.table.whole_nodes = {0: (1, 1)}, {0}
+    ctx.table.cpus[0] = 2
+    assert walk_for(ctx, placement).place(0) == Placement((0, 1), (15, 15))
 
 
 def test_exact_gpus_must_lie_as_asked(lab: Any) -> None:
