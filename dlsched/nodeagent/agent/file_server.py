@@ -1,10 +1,11 @@
 """The file server: a program that has one process do what is asked of paths that a user named.
 
 It is a child of the agent, root and with one thread. On its input it receives a socket for each
-request, and perhaps a descriptor of the keeper of the run. It forks a process, which reads the
-request there, one line of JSON, enters the mounts of the run, becomes the user, and only then
-touches a path. A file system that hangs, or a user who stops the process, holds up that process
-only; it is killed when the agent does not want the answer any more.
+request, and perhaps a descriptor of the keeper of the run. It writes one byte there, by which the
+agent sees that the server does not stand still, and forks a process, which reads the request there,
+one line of JSON, enters the mounts of the run, becomes the user, and only then touches a path. A
+file system that hangs, or a user who stops the process, holds up that process only; it is killed
+when the agent does not want the answer any more.
 
 The fields of a request are `do`, `uid`, `gid`, `groups`, and those that `do` needs.
 """
@@ -135,6 +136,8 @@ class FileServer:
         if not packet or not fds:
             return bool(packet)
         asked, keeper = socket.socket(fileno=fds[0]), fds[1] if len(fds) > 1 else None
+        with contextlib.suppress(OSError):  # the agent has left: its process will see that
+            asked.send(b".")
         try:
             server, pid = os.getpid(), os.fork()
         except OSError as error:

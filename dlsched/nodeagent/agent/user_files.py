@@ -1,7 +1,7 @@
 """What the agent does with paths that users named: it asks the file server (`file_server`).
 
 No process of the agent opens, lists or deletes such a path itself. The server is one process of the
-node, which starts when it is first needed.
+node, which starts when it is first needed, and again when it takes no request any more.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 from dlsched.core.errors import DlschedError
 
+TAKES_S = 10.0  # a request, or the server is replaced
 OUTPUTS, OUTPUTS_OF_ONE = 128, 16  # read at a time on this node, and with the rights of one user
 PROGRAM = (  # of `python -c`, with the folders of modules as arguments
     "import sys; sys.path += sys.argv[1:]; "
@@ -79,7 +80,7 @@ class UserFiles:
             more: what the request has beside that.
 
         Raises:
-            DlschedError: the file server takes no request.
+            DlschedError: the file server takes no request, nor does the one in its place.
             ConnectionError: it has ended.
         """
         content, order = await self._connect(keeper)
@@ -89,20 +90,42 @@ class UserFiles:
         return content, order
 
     async def _connect(self, keeper: Callable[[], int | None]) -> Streams:
-        async with self._starting:
-            if self._process is None or self._process.returncode is not None:
-                await self._start()
+        """Connect with a process for one request; a server that takes none is replaced."""
+        for _ in range(2):
+            async with self._starting:
+                if self._process is None or self._process.returncode is not None:
+                    await self._start()
+                process = self._process
+            mine = self._send(keeper)
+            try:
+                if await _is_taken(mine):
+                    return await asyncio.open_connection(sock=mine)
+            except BaseException:
+                mine.close()
+                raise
+            mine.close()
+            if self._process is process is not None:  # no other request has replaced it
+                self._process = None
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+        raise DlschedError("the file server does not answer")
+
+    def _send(self, keeper: Callable[[], int | None]) -> socket.socket:
+        """Send the server a socket for one request; return the other end."""
         assert self._channel is not None
         mine, its = socket.socketpair()
+        mine.setblocking(False)
         with its:
             process = keeper()
             fds = [its.fileno(), *([process] if process is not None else [])]
             try:
                 socket.send_fds(self._channel, [b"."], fds)
+            except BrokenPipeError:
+                pass  # it has ended: nothing answers there
             except OSError as error:
                 mine.close()
                 raise DlschedError(f"the file server is busy: {error.strerror}") from None
-        return await asyncio.open_connection(sock=mine)
+        return mine
 
     async def _start(self) -> None:
         self._leave()
@@ -129,3 +152,12 @@ class UserFiles:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
             await self._process.wait()
+
+
+async def _is_taken(mine: socket.socket) -> bool:
+    """Whether the server says in time that it has taken a request."""
+    try:
+        answer = asyncio.get_running_loop().sock_recv(mine, 1)
+        return bool(await asyncio.wait_for(answer, TAKES_S))
+    except (TimeoutError, ConnectionError):
+        return False

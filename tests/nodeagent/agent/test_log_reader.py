@@ -53,6 +53,7 @@ def ask(reader: socket.socket, path: Path, behind: bytes = b"", **more: Any) -> 
         **more,
     }
     mine.settimeout(60)
+    assert mine.recv(1) == b"."  # it is taken
     mine.sendall(json.dumps(request).encode() + b"\n" + behind)
     return mine
 
@@ -104,6 +105,7 @@ def test_an_agent_that_leaves_before_it_has_asked_is_no_error(
         its.close()
         mine.sendall(begun)
         mine.shutdown(socket.SHUT_WR)
+        assert mine.recv(2) == b"."
         assert mine.recv(1) == b""
     (tmp_path / "out").write_bytes(b"one\n")
     assert all_of(ask(reader, tmp_path / "out")) == b"ready\none\n"

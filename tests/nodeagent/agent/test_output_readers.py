@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -10,6 +13,7 @@ import pytest
 from scripted_leader import Work, eventually
 
 from dlsched.core.errors import DlschedError
+from dlsched.nodeagent.agent import user_files
 from dlsched.nodeagent.agent.user_files import OUTPUTS, OUTPUTS_OF_ONE, UserFiles
 from dlsched.protocol.messages import Phase
 from dlsched.rpc.conversion import to_wire
@@ -30,6 +34,40 @@ def test_a_user_s_readers_and_all_together_are_bounded() -> None:
     held[0].__exit__(None, None, None)
     with readers.one(99, "eve"):
         pass
+
+
+@pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])
+def test_a_file_server_that_stands_still_or_is_gone_is_replaced(
+    how: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(user_files, "TAKES_S", 2.0)
+    output = tmp_path / "out"
+    output.write_bytes(b"what was written\n")
+
+    async def work() -> None:
+        files = UserFiles()
+
+        async def read() -> bytes:
+            me = {"uid": os.getuid(), "gid": os.getgid(), "groups": os.getgroups()}
+            about = {"path": str(output), "tail": -1, "follow": False, "label": ""}
+            content, order = await files.ask("read", **me, **about)
+            found = await asyncio.wait_for(content.read(), 60)
+            order.close()
+            return found
+
+        wanted = b"ready\nwhat was written\n"
+        assert await read() == wanted
+        first = files._process
+        assert first is not None
+        os.kill(first.pid, how)
+        assert await asyncio.gather(*[read() for _ in range(5)]) == [wanted] * 5
+        assert await first.wait() == -signal.SIGKILL
+        second = files._process
+        assert await read() == wanted
+        assert files._process is second  # one is enough for all five
+        await files.close()
+
+    asyncio.run(work())
 
 
 def test_followers_beyond_the_bound_are_refused_until_another_one_leaves(calm: Any) -> None:
