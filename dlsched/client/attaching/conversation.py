@@ -42,8 +42,9 @@ class Conversation:
                 self._poke()
         except DlschedError as error:
             self._error = error
-        self._over = True
-        self._poke()
+        finally:  # whatever it was: the other thread waits for it
+            self._over = True
+            self._poke()
 
     def _poke(self) -> None:
         try:
