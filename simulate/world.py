@@ -416,10 +416,10 @@ class World:
 
     def _leave(self, row: int, now: float) -> None:
         """A running unit leaves its GPUs."""
-        stint = self.progress.stop(row, now)
+        segment = self.progress.stop(row, now)
         self.shared.leaves(row, now)
         self.table.gpu_limit[row] = 1.0
-        self.clock.leave(row, now, stint)
+        self.clock.leave(row, now, segment)
         self.running -= 1
         self.recorder.ended(row, now)
         if self.recorder.keeps_trajectories:

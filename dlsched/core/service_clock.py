@@ -75,7 +75,7 @@ NEW = Account(
 
 
 class Received(NamedTuple):
-    """What a unit received in one stint, or all those of one run: the only count there is of it.
+    """What a unit received in one segment, or all those of one run: the only count there is of it.
 
     Attributes:
         held_s: seconds on GPUs.
@@ -101,7 +101,7 @@ class Received(NamedTuple):
 NOTHING = Received()
 
 
-class Stint(NamedTuple):
+class Segment(NamedTuple):
     """What a unit did on its GPUs, from its start until it leaves them.
 
     Attributes:
@@ -117,8 +117,8 @@ class Stint(NamedTuple):
     ready: float
 
 
-class Stints(NamedTuple):
-    """As `Stint`, in arrays by unit; `ready` is None where it is counted elsewhere."""
+class SegmentArrays(NamedTuple):
+    """As `Segment`, in arrays by unit; `ready` is None where it is counted elsewhere."""
 
     worked: Floats
     entered: Floats
@@ -165,7 +165,7 @@ class ServiceClock:
             part = part_of(clock.gpu_share.item(row))
             self.usage.change(clock.owner.item(row), gpus * part, now)
 
-    def leave(self, row: int, now: float, stint: Stint) -> Received:
+    def leave(self, row: int, now: float, segment: Segment) -> Received:
         """A unit leaves its GPUs: it is suspended, preempted, resized, or has ended.
 
         Returns:
@@ -174,7 +174,7 @@ class ServiceClock:
         clock = self.columns
         since = clock.since.item(row)
         held = now - since
-        worked, entered, work, ready = stint
+        worked, entered, work, ready = segment
         clock.held_s[row] += held
         started = min(held, ready - since) if ready > since else 0.0
         if started:
@@ -237,20 +237,20 @@ class ServiceClock:
         if self.usage is not None:
             self.usage.change_all(clock.owner[rows], gpus * parts_of(clock.gpu_share[rows]), now)
 
-    def leave_all(self, rows: Rows, now: float | Floats, stints: Stints) -> None:
+    def leave_all(self, rows: Rows, now: float | Floats, segments: SegmentArrays) -> None:
         """As `leave`, for many units at once."""
         clock = self.columns
         since = clock.since[rows]
         held = now - since
         clock.held_s[rows] += held
-        if stints.ready is not None:
-            clock.restart_s[rows] += np.minimum(now, np.maximum(stints.ready, since)) - since
+        if segments.ready is not None:
+            clock.restart_s[rows] += np.minimum(now, np.maximum(segments.ready, since)) - since
         gpus = clock.gpus_now[rows] * parts_of(clock.gpu_share[rows])
         clock.attained[rows] += held * gpus
         if self.usage is not None:
             self.usage.change_all(clock.owner[rows], -gpus, now)
-        clock.overhead_s[rows] += held - stints.worked - stints.entered
-        clock.executed[rows] += stints.work
+        clock.overhead_s[rows] += held - segments.worked - segments.entered
+        clock.executed[rows] += segments.work
         clock.since[rows] = now
         clock.gpus_now[rows] = 0
 

@@ -60,7 +60,7 @@ class JobServed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunServed:
-    """What a run has received so far, in stints that are over."""
+    """What a run has received so far, in segments that are over."""
 
     run_id: RunId
     received: Received

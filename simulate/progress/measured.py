@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from dlsched.core.allocation import Grant
 from dlsched.core.cluster.occupancy import Occupancy, Placement
-from dlsched.core.service_clock import Stint
+from dlsched.core.service_clock import Segment
 from simulate.goodput.trainings import Trainings
 from simulate.progress.lazy import LazyProgress
 from simulate.progress.strategy import Setting
@@ -55,7 +55,7 @@ class MeasuredProgress(LazyProgress):
         """1: a training's new speed is known once it has begun."""
         return 1.0
 
-    def stop(self, row: int, now: float) -> Stint:
+    def stop(self, row: int, now: float) -> Segment:
         """A training leaves its GPUs; its work is entered already."""
         self._follow(row, now)
         return super().stop(row, now)._replace(work=0.0)

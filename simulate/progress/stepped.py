@@ -16,7 +16,7 @@ import numpy as np
 from dlsched.core.allocation import Grant
 from dlsched.core.arrays import Floats
 from dlsched.core.cluster.occupancy import Placement
-from dlsched.core.service_clock import Stint
+from dlsched.core.service_clock import Segment
 from dlsched.core.units import RUNNING
 from simulate.progress.lazy import LazyProgress
 from simulate.progress.strategy import Setting
@@ -101,8 +101,8 @@ class SteppedProgress(LazyProgress):
         """What a unit has lost is left to do again."""
         self._left[row] += max(self.setting.table.executed.item(row) - saved, 0.0)
 
-    def stop(self, row: int, now: float) -> Stint:
+    def stop(self, row: int, now: float) -> Segment:
         """A unit leaves its GPUs; returns what it did on them."""
-        stint = super().stop(row, now)
+        segment = super().stop(row, now)
         self._joined.discard(row)
-        return stint
+        return segment

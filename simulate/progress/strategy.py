@@ -18,7 +18,7 @@ from dlsched.core.allocation import Grant
 from dlsched.core.arrays import Floats, Rows
 from dlsched.core.cluster.occupancy import Occupancy, Placement
 from dlsched.core.semantics import Semantics
-from dlsched.core.service_clock import Stint, Stints
+from dlsched.core.service_clock import Segment, SegmentArrays
 from dlsched.core.speed.truth import PerformanceModel
 from dlsched.core.units import UnitTable
 
@@ -138,7 +138,7 @@ class Progress(ABC):
             self.ready.setdefault(row, begins)
             table.progress_from[row] = now
 
-    def stop(self, row: int, now: float) -> Stint:
+    def stop(self, row: int, now: float) -> Segment:
         """A unit leaves its GPUs; returns what it did on them."""
         table, entered = self.setting.table, self.entered.item(row)
         begins = table.progress_from.item(row)
@@ -146,7 +146,7 @@ class Progress(ABC):
         ready = self.ready.pop(row, begins)
         self.entered[row] = 0.0
         self.forget_end(row)
-        return Stint(worked, entered, worked * table.rate.item(row), ready)
+        return Segment(worked, entered, worked * table.rate.item(row), ready)
 
     def worked_until(self, row: int, now: float, begins: float) -> float:
         """Seconds that a unit has worked since its work was entered last.
@@ -181,7 +181,7 @@ class Progress(ABC):
         for row in rows.tolist():
             self.expect_end(row, now)
 
-    def stop_all(self, rows: Rows, now: float | Floats) -> Stints:
+    def stop_all(self, rows: Rows, now: float | Floats) -> SegmentArrays:
         """As `stop`, for many units; `now` is that of all or of each."""
         table, entered = self.setting.table, self.entered[rows]
         begins, rate = table.progress_from[rows], table.rate[rows]
@@ -197,7 +197,7 @@ class Progress(ABC):
         if self.ready:
             pairs = zip(rows.tolist(), begins.tolist(), strict=True)
             ready = np.array([self.ready.pop(row, begin) for row, begin in pairs])
-        return Stints(worked, entered, worked * rate, ready)
+        return SegmentArrays(worked, entered, worked * rate, ready)
 
     # -- ends -------------------------------------------------------------------------------------
 

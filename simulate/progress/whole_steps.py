@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from dlsched.core.arrays import Bools, Floats, Rows
-from dlsched.core.service_clock import Stint, Stints
+from dlsched.core.service_clock import Segment, SegmentArrays
 from dlsched.core.units import RUNNING, WAITING
 from dlsched.core.whole_rounds import NO_ROUNDS, WholeRounds
 from simulate.profiles.adaptation import Adaptation
@@ -92,11 +92,11 @@ class WholeSteps(Progress):
     def expect_end(self, row: int, now: float) -> None:
         """Ends are seen where a round ends."""
 
-    def stop(self, row: int, now: float) -> Stint:
+    def stop(self, row: int, now: float) -> Segment:
         """A unit leaves its GPUs; its steps are entered already, and so is what its start cost."""
         return super().stop(row, now)._replace(ready=COUNTED_ELSEWHERE)
 
-    def stop_all(self, rows: Rows, now: float | Floats) -> Stints:
+    def stop_all(self, rows: Rows, now: float | Floats) -> SegmentArrays:
         """As `stop`, for many units."""
         return super().stop_all(rows, now)._replace(ready=None)
 

@@ -10,7 +10,7 @@ import math
 
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.parts import part_of
-from dlsched.core.service_clock import NOTHING, Received, Stint
+from dlsched.core.service_clock import NOTHING, Received, Segment
 from dlsched.daemon.live import job_columns as c
 from dlsched.daemon.live.job_columns import JobColumns
 from dlsched.daemon.live.nodes import LiveNodes
@@ -134,7 +134,7 @@ class RunAccounting:
     def _settle(self, job: JobId, row: int, now: float) -> None:
         """Bring a row's clocks up to now; from then on it holds no GPUs."""
         now, worked = max(now, self.jobs.get("since", row)), self._worked(row, now)
-        self._count(job, self.jobs.clock.leave(row, now, Stint(worked, 0.0, worked, REPORTED)))
+        self._count(job, self.jobs.clock.leave(row, now, Segment(worked, 0.0, worked, REPORTED)))
 
     def _count(self, job: JobId, more: Received) -> None:
         """Count what a job's clock has counted for its latest run, too."""

@@ -69,17 +69,17 @@ class JobFacts:
 
     @property
     def account(self) -> Account:
-        """What it has received in stints that are over."""
+        """What it has received in segments that are over."""
         return NEW if self.served is None else self.served.account
 
     @property
     def executed_s(self) -> float:
-        """Seconds on GPUs, in stints that are over."""
+        """Seconds on GPUs, in segments that are over."""
         return self.account.held_s
 
     @property
     def gpu_s(self) -> float:
-        """GPU-seconds, in stints that are over."""
+        """GPU-seconds, in segments that are over."""
         return self.account.attained
 
     @property

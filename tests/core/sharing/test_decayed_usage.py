@@ -13,14 +13,16 @@ from dlsched.core.sharing.decayed_usage import DecayedUsage, held_for
 
 DAY = 86400.0
 ANN = ("ann", "lab", "")
-stints = st.lists(
+segments = st.lists(
     st.tuples(st.floats(0, 5e5), st.floats(1, 5e5), st.integers(1, 64)), min_size=1, max_size=8
 )
 
 
-def used(stint: tuple[float, float, int], now: float, half_life: float, steps: int = 4000) -> float:
+def used(
+    segment: tuple[float, float, int], now: float, half_life: float, steps: int = 4000
+) -> float:
     """The integral of 2^(−age/h) over the time on GPUs, by the middles of small steps."""
-    begin, length, gpus = stint
+    begin, length, gpus = segment
     width = length / steps
     middles = begin + width * (np.arange(steps) + 0.5)
     return float(gpus * width * np.exp2(-(now - middles) / half_life).sum())
@@ -55,7 +57,7 @@ def test_without_a_half_life_usage_is_the_gpu_time() -> None:
     assert held_for(5.0, math.inf) == 5.0
 
 
-@given(some=stints, half_life=st.floats(1e4, 1e6))
+@given(some=segments, half_life=st.floats(1e4, 1e6))
 def test_it_is_the_integral_of_what_was_held(
     some: list[tuple[float, float, int]], half_life: float
 ) -> None:
@@ -71,7 +73,7 @@ def test_it_is_the_integral_of_what_was_held(
     assert usage.gpus[owner] == 0
 
 
-@given(some=stints, data=st.data())
+@given(some=segments, data=st.data())
 def test_the_order_in_which_it_is_told_does_not_matter(
     some: list[tuple[float, float, int]], data: st.DataObject
 ) -> None:
