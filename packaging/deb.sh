@@ -39,7 +39,8 @@ install -D -m 644 -t "$root/usr/lib/systemd/system" packaging/systemd/*
 install -D -m 644 -t "$root/usr/lib/sysusers.d" packaging/sysusers.d/dlsched.conf
 install -D -m 644 -t "$root/usr/lib/tmpfiles.d" packaging/tmpfiles.d/dlsched.conf
 install -D -m 644 -t "$root/usr/share/dlsched/monitoring" packaging/monitoring/*
-install -D -m 644 -t "$root/usr/share/doc/dlsched" README.md CHANGELOG.md
+install -D -m 644 -t "$root/usr/share/doc/dlsched" README.md
+"$python" .ci/changelog.py >"$root/usr/share/doc/dlsched/CHANGELOG.md"
 mkdir -p "$root/usr/bin" "$root/DEBIAN"
 ln -s /opt/dlsched/bin/dlsched "$root/usr/bin/dlsched"
 
