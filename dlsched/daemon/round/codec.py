@@ -9,6 +9,7 @@ not texts, `{"a": n}` an array and `{"b": n}` bytes, both of which follow the te
 from __future__ import annotations
 
 import json
+import signal
 import struct
 from typing import Any
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from dlsched.core.errors import BadInput
 
 HEADER = struct.Struct("<Q")  # between daemon and worker: the bytes of what follows
+SHOW_STACK = signal.SIGUSR2  # has the worker write the lines that it is in to stderr
 _MAGIC = b"DLS1"
 _MARKS = frozenset("tmab")
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 import os
 import signal
 import socket
@@ -22,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from dlsched.core.errors import BadInput, PolicyFailed
-from dlsched.daemon.round.codec import HEADER, decode, encode
+from dlsched.daemon.round.codec import HEADER, SHOW_STACK, decode, encode
 from dlsched.daemon.round.decided import Decided
 from dlsched.daemon.round.forecasts.alternatives import Outcome, Question
 from dlsched.daemon.round.forecasts.foreseen import Foreseen
@@ -30,6 +31,7 @@ from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.round.snapshot import LiveSnapshot
 from dlsched.system.child_python import child_environment
 
+log = logging.getLogger("dlsched.daemon")
 START_S = 30.0  # until a fresh process answers: it imports numpy first
 FORECAST_S = 120.0
 PART = 0.7  # of its limit, after which a forecast ends by itself
@@ -185,10 +187,11 @@ class PolicyWorker:
                     await writer.drain()
                     self._asked = True
                     (size,) = HEADER.unpack(await reader.readexactly(HEADER.size))
-                    told, kind, answer, cpu_s = decode(await reader.readexactly(size))
+                    told, kind, answer, trace, cpu_s = decode(await reader.readexactly(size))
                 if told != number:
                     raise PolicyFailed(f"{task}: it answered request {told} instead of {number}")
             except TimeoutError:
+                await self._say_where_it_is()
                 self._give_up()
                 raise PolicyFailed(
                     f"{task}: it took longer than {limit_s:g} s and was ended"
@@ -204,9 +207,18 @@ class PolicyWorker:
             raise BadInput(str(answer))
         if kind == "failed":
             self.failures += 1
-            raise PolicyFailed(str(answer))
+            if not trace:
+                raise PolicyFailed(str(answer))
+            log.error("event=policy-raised task=%r why=%r traceback=%s", task, answer, trace)
+            raise PolicyFailed(f"{answer} (traceback in the daemon's log)")
         self.failures = 0
         return bytes(answer), float(cpu_s)
+
+    async def _say_where_it_is(self) -> None:
+        """Have the process write to the log which line of which part it is in."""
+        if self._process is not None and not _has_ended(self._process.pid):
+            self._process.send_signal(SHOW_STACK)
+            await asyncio.sleep(0.1)  # it writes at once, in whatever it is
 
     async def _let_it_end(self) -> None:
         """Its end of the pair is closed, so it is about to end: how, is of interest."""

@@ -7,19 +7,22 @@ error that cannot be caught ends the process, which its parent notices.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import os
+import re
 import resource
 import signal
 import socket
 import sys
 import time
+import traceback
 from dataclasses import asdict
 from importlib import import_module
 
 from dlsched.core.errors import BadInput, DlschedError, PolicyFailed
 from dlsched.core.round.steps import refuse_chosen_gpus
-from dlsched.daemon.round.codec import HEADER, decode, encode
+from dlsched.daemon.round.codec import HEADER, SHOW_STACK, decode, encode
 from dlsched.daemon.round.decide import decide, table_for_needs
 from dlsched.daemon.round.forecasts.alternatives import Question
 from dlsched.daemon.round.forecasts.answering import answer
@@ -48,27 +51,41 @@ def serve(fd: int) -> None:
                 return
             number, verb, data = decode(stream.read(HEADER.unpack(header)[0]))
             before = time.process_time()
-            told = encode([number, *_answer(verb, data), time.process_time() - before])
+            kind, answered, trace = _answer(verb, data)
+            told = encode([number, kind, answered, trace, time.process_time() - before])
             stream.write(HEADER.pack(len(told)))
             stream.write(told)
             stream.flush()
             gc.collect(1)
 
 
-def _answer(verb: str, data: bytes) -> list[object]:
+def _answer(verb: str, data: bytes) -> tuple[str, object, str]:
+    """How it went, the answer or why there is none, and where a part's code has failed."""
     try:
-        return ["done", _VERBS[verb](data)]
+        return "done", _VERBS[verb](data), ""
     except SystemExit as error:
-        return ["failed", f"{_of_policy(data)}it wanted to end its process: {error!r}"]
+        why = f"it wanted to end its process: {error!r}{_place(error)}"
+        return "failed", _of_policy(data) + why, traceback.format_exc()
     except BadInput as error:
-        return ["refused" if verb in ("check", "try", "suppose") else "failed", str(error)]
+        return "refused" if verb in ("check", "try", "suppose") else "failed", str(error), ""
     except DlschedError as error:
-        return ["failed", str(error)]
+        cause = error.__cause__
+        where = "" if cause is None else _place(cause)
+        return "failed", f"{error}{where}", traceback.format_exc()
     except MemoryError:
         gc.collect()
-        return ["failed", f"{_of_policy(data)}it wanted more memory than a policy may have"]
+        return "failed", f"{_of_policy(data)}it wanted more memory than a policy may have", ""
     except Exception as error:  # whatever a part's code did must not end as silence
-        return ["failed", f"{_of_policy(data)}the round failed: {error!r}"]
+        why = f"the round failed: {error!r}{_place(error)}"
+        return "failed", _of_policy(data) + why, traceback.format_exc()
+
+
+def _place(error: BaseException) -> str:
+    """The line of a part's code that has raised an error, or has called a library that did."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [each for each in frames if not re.search(r"/(numpy|scipy|highspy)/", each.filename)]
+    last = (own or frames)[-1]
+    return f", in {last.name}, {last.filename}:{last.lineno}"
 
 
 def _of_policy(data: bytes) -> str:
@@ -134,6 +151,7 @@ def main(arguments: list[str]) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError):
         os.nice(int(nice))
+    faulthandler.register(SHOW_STACK)
     for module in modules:
         import_module(module)
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):

@@ -75,7 +75,7 @@ class Answering(Bad):
     name = "bad-answering"
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
-        body = encode([0, "done", b"", 0.0])
+        body = encode([0, "done", b"", "", 0.0])
         for fd in Path("/proc/self/fd").iterdir():
             if fd.is_symlink() and os.readlink(fd).startswith("socket:"):
                 os.write(int(fd.name), HEADER.pack(len(body)) + body)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -55,6 +56,39 @@ def snapshot_under(live: Any, policy: str, *options: str) -> tuple[Any, LiveSnap
         lab.submit(2.0, 1)
     good = take_snapshot(lab.state, "full", 61.0)
     return lab, good.under(lab.state.settings.with_policy({"scheduling": policy}, options))
+
+
+def test_a_policy_that_raises_tells_its_line_and_leaves_a_traceback(
+    live: Any, with_worker: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, bad = snapshot_under(live, "testing-raising", "at=1")
+
+    async def work(worker: PolicyWorker) -> str:
+        with pytest.raises(PolicyFailed) as failed:
+            await worker.decide(bad)
+        return str(failed.value)
+
+    said = with_worker(work)
+    place = re.search(r", in (\w+), (/\S+\.py):(\d+) \(traceback in the daemon's log\)$", said)
+    assert place is not None, said
+    name, file, line = place.groups()
+    source = Path(file).read_text().splitlines()[int(line) - 1]
+    assert source.strip().startswith("raise RuntimeError(")
+    [record] = (r for r in caplog.records if "event=policy-raised" in r.getMessage())
+    assert f'File "{file}", line {line}, in {name}' in record.getMessage()
+
+
+def test_a_policy_that_does_not_end_leaves_the_line_that_it_was_in(
+    live: Any, with_worker: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _, endless = snapshot_under(live, "bad-endless")
+
+    async def work(worker: PolicyWorker) -> None:
+        with pytest.raises(PolicyFailed, match="longer than 1 s"):
+            await worker.decide(endless)
+
+    with_worker(work, time_limit_s=1.0)
+    assert re.search(r'bad_parts\.py", line \d+ in allocate', capfd.readouterr().err)
 
 
 @pytest.mark.parametrize(
