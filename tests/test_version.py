@@ -76,7 +76,7 @@ def test_it_rises_with_each_commit_and_with_each_release(checkout: Checkout) -> 
             subprocess.run(["dpkg", "--compare-versions", new, "gt", old], check=True)
 
 
-def test_a_checkout_authorse_commits_cannot_be_counted_says_so(
+def test_a_checkout_whose_commits_cannot_be_counted_says_so(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))

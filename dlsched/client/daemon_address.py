@@ -1,8 +1,8 @@
 """The daemon's address, and the files with which client and daemon authenticate each other.
 
 The first of these that is given: the caller's argument, DLSCHED_DAEMON,
-`~/.config/dlsched/config.toml`, `/etc/dlsched/client.toml`, the local socket if it exists, and this
-machine's port.
+`~/.config/dlsched/config.toml`, `/etc/dlsched/client.toml`, the local socket if its folder
+exists, and this machine's port.
 """
 
 from __future__ import annotations
@@ -89,8 +89,9 @@ def find_daemon(
 
         found["wait_s"] = duration(*wait_from, bare="seconds")
     if "daemon" not in found:
-        exists = os.path.exists(LOCAL_SOCKET.removeprefix("unix:"))
-        found["daemon"] = LOCAL_SOCKET if exists else LOCAL_PORT
+        # the folder stays while a daemon restarts, the socket does not
+        is_daemons = os.path.isdir(os.path.dirname(LOCAL_SOCKET.removeprefix("unix:")))
+        found["daemon"] = LOCAL_SOCKET if is_daemons else LOCAL_PORT
     return DaemonAddress(**found)
 
 

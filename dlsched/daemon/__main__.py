@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dlsched.core.errors import BadInput, DlschedError
-from dlsched.daemon.configuration_check import faults
+from dlsched.daemon.configuration_check import faults, notes
 from dlsched.daemon.daemon import Daemon
 from dlsched.daemon.long_lived import share_one_heap
 from dlsched.daemon.round.configured import named_policies, of_section
 from dlsched.daemon.round.parts import refuse_unknown
 from dlsched.daemon.settings import Settings, load_settings
-from dlsched.system.log_lines import log_to_stderr
+from dlsched.system.log_lines import log_to_stderr, take_stderr
 
 log = logging.getLogger("dlsched.daemon")
 
@@ -48,9 +48,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             found = list(faults(settings, insecure=given.insecure_loopback))
             if found:
                 raise BadInput("\n".join(f"{given.config}: {each}" for each in found))
+            for note in notes(settings):
+                print(f"{given.config}: note: {note}", file=sys.stderr)
             print(f"{given.config}: fine")  # the answer
             return 0
-        _log(settings.daemon.log_level)
+        log_to_stderr(settings.daemon.log_level.upper(), settings.daemon.log_format)
+        take_stderr()
         share_one_heap()
         return asyncio.run(run(settings, given.config, given.insecure_loopback))
     except DlschedError as error:
@@ -72,11 +75,6 @@ def _settings(given: argparse.Namespace) -> Settings:
     if not changes:
         return settings
     return settings.model_copy(update={"daemon": settings.daemon.model_copy(update=changes)})
-
-
-def _log(level: str) -> None:
-    """Log to stderr, one line for each event, for the service manager's journal."""
-    log_to_stderr(level.upper(), "time=%(asctime)s level=%(levelname)s logger=%(name)s %(message)s")
 
 
 async def run(settings: Settings, file: Path | None, insecure: bool) -> int:

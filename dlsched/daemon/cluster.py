@@ -89,6 +89,7 @@ class Cluster(LedgerFollower):
         gpu_faults: of GPUs that run jobs.
         failed_starts: of the last minutes.
         groups: of Unix, of users with jobs in partitions that are for groups.
+        unknown_names: users and groups of the configuration that this machine does not know.
         access_changed: set when such groups may have to be looked up anew.
         leaving: ended jobs that are about to leave the database.
         interactive: jobs that need a client.
@@ -110,6 +111,7 @@ class Cluster(LedgerFollower):
         self.failures = Failures()
         self.tenants = Tenants(settings)
         self.groups: dict[str, frozenset[str]] = {}
+        self.unknown_names: list[str] = []
         self.access_changed = asyncio.Event()
         self.live = LiveState(self._rules(), speeds=self.speeds, trainings=self.trainings)
         self.round_state = RoundState(self.live, round_settings(settings))

@@ -1,25 +1,25 @@
 """What `dlsched daemon --check` looks for beside the file itself: the machine, and what is silent.
 
 A file may be well formed and name a folder, a user or a node that is not there. A start refuses
-some of that. The rest no daemon can refuse, since a user may be made tomorrow; but nothing would
-ever say it.
+what cannot work and tells of the rest; nodes that have never been heard are said here alone.
 """
 
 from __future__ import annotations
 
-import grp
 import os
 import pwd
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+
+from sqlalchemy import select
 
 from dlsched.core.cluster.host_lists import expand
 from dlsched.core.errors import DlschedError
+from dlsched.daemon.loops.user_groups import unknown_names
 from dlsched.daemon.settings import Settings
 from dlsched.daemon.trust import DaemonTrust
-from dlsched.db.engine import parse_url
-from dlsched.rpc.identity import DAEMON
-from dlsched.system.clock import wall
+from dlsched.db import schema
+from dlsched.db.engine import database_path, open_engine, parse_url, reading
 
 _MADE_AT_START = Path("/var/lib/dlsched")  # by the service manager
 
@@ -32,82 +32,49 @@ def faults(settings: Settings, *, insecure: bool = False) -> Iterator[str]:
         insecure: the daemon is to run without certificates.
     """
     yield from _of_database(settings.daemon.database)
-    if not (insecure or settings.trust.mode == "insecure-loopback"):
-        yield from _of_trust(settings)
-    yield from _of_names(settings)
-    yield from _of_nodes(settings)
+    insecure = insecure or settings.trust.mode == "insecure-loopback"
+    yield from DaemonTrust(settings.trust, insecure=insecure).faults()
+    yield from unknown_names(settings)
+
+
+def notes(settings: Settings) -> Iterator[str]:
+    """One line for each node of a partition or virtual cluster that has never registered.
+
+    A file without `[[nodes]]` says of no node whether it is one; the database does.
+    """
+    if settings.configured_nodes():
+        return
+    known = _registered(settings.daemon.database)
+    for kind, tenants in (("partitions", settings.partitions), ("vcs", settings.vcs)):
+        for each in tenants:
+            for name in expand("nodes", each.tenant.nodes) if each.tenant.nodes else ():
+                if known and name not in known:
+                    yield f"{kind}: {each.name}: nodes: {name} has never registered"
+
+
+def _registered(text: str) -> frozenset[str]:
+    """The nodes that have registered; none where the database cannot be read."""
+    url = parse_url(text)
+    if url.get_backend_name() == "sqlite" and not os.path.exists(database_path(url)):
+        return frozenset()
+    try:
+        engine = open_engine(text, readers=1)
+        try:
+            with reading(engine) as connection:
+                return frozenset(connection.execute(select(schema.nodes.c.node)).scalars())
+        finally:
+            engine.dispose()
+    except DlschedError:
+        return frozenset()  # a start says what is wrong with it
 
 
 def _of_database(text: str) -> Iterator[str]:
     url = parse_url(text)
     if url.get_backend_name() != "sqlite":
         return
-    file = Path(url.database or "")
-    if not file.is_absolute():
-        yield (
-            f"daemon.database: {text} is relative to the folder that the daemon begins in; four "
-            f"slashes make it absolute: sqlite:////{file}"
-        )
-    elif not file.parent.is_dir():
-        if _MADE_AT_START not in file.parents:
-            yield f"daemon.database: there is no folder {file.parent}: make it for the daemon"
-    elif os.geteuid() != 0 and not os.access(file.parent, os.W_OK):
-        yield f"daemon.database: {pwd.getpwuid(os.geteuid()).pw_name} cannot write {file.parent}"
-
-
-def _of_trust(settings: Settings) -> Iterator[str]:
-    trust = DaemonTrust(settings.trust, insecure=False)
-    assert trust.files is not None
-    try:
-        trust.files.check(wall(), DAEMON.kind)
-    except (OSError, DlschedError) as error:
-        yield f"trust.folder: {error}"
-    if not trust.deny_list.exists():
-        yield (
-            f"trust.denied: there is no {trust.deny_list}: no certificate would be refused; an "
-            "empty file refuses none on purpose"
-        )
-
-
-def _of_names(settings: Settings) -> Iterator[str]:
-    for name in settings.trust.operators:
-        if not _is_known(pwd.getpwnam, name):
-            yield f"trust.operators: this machine knows no user {name}"
-    for each in settings.partition_rules().values():
-        for name in each.users:
-            if not _is_known(pwd.getpwnam, name):
-                yield f"partitions: {each.name}: users: this machine knows no user {name}"
-        for name in each.groups:
-            if not _is_known(grp.getgrnam, name):
-                yield f"partitions: {each.name}: groups: this machine knows no group {name}"
-
-
-def _is_known(look_up: Callable[[str], object], name: str) -> bool:
-    try:
-        look_up(name)
-    except KeyError:
-        return False
-    return True
-
-
-def _of_nodes(settings: Settings) -> Iterator[str]:
-    nodes = settings.configured_nodes()
-    if not nodes:
-        return  # every node may register, so that none is unknown
-    for kind, tenants in (("partitions", settings.partitions), ("vcs", settings.vcs)):
-        for each in tenants:
-            unknown = [name for name in _hosts(each.tenant.nodes) if name not in nodes]
-            if unknown:
-                yield f"{kind}: {each.name}: nodes: {unknown[0]} is no node of [[nodes]]"
-    gpus = [section.gpus for section in nodes.values()]
-    if 0 in gpus:
-        return  # the file does not say how large the cluster is
-    there = f"the {sum(gpus)} GPUs of [[nodes]]"
-    for vc in settings.vcs:
-        for key, number in (("gpus", vc.tenant.gpus), ("guaranteed", vc.tenant.guaranteed)):
-            if number is not None and number > sum(gpus):
-                yield f"vcs: {vc.name}: {key}: {number} is more than {there}"
-
-
-def _hosts(text: str) -> list[str]:
-    return expand("nodes", text) if text else []
+    folder = database_path(url).parent
+    if not os.path.isdir(folder):
+        if _MADE_AT_START not in (folder, *folder.parents):
+            yield f"daemon.database: there is no folder {folder}: make it for the daemon"
+    elif os.geteuid() != 0 and not os.access(folder, os.W_OK):
+        yield f"daemon.database: {pwd.getpwuid(os.geteuid()).pw_name} cannot write {folder}"

@@ -268,7 +268,9 @@ class LeaderDriver:
             case leader.Answer():
                 self._answer(command)
             case leader.Alarm(text=text, lasts=lasts):
-                self.alarms.raised(text, wall(), lasts=lasts)
+                nodes = self.state.committed.nodes
+                node = next((w for w in text.replace(":", " ").split() if w in nodes), "")
+                self.alarms.raised(text, wall(), lasts=lasts, node=node)
                 log.warning("event=alarm text=%r", text)
             case leader.PlacementRefused(job=job, reason=reason):
                 self.refusals[job] = reason

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import stat
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -34,11 +35,12 @@ from dlsched.daemon.site_rules.table_sections import (
 )
 from dlsched.daemon.site_rules.vc_tree import check_tree
 from dlsched.daemon.site_rules.webhook_urls import read_url
-from dlsched.db.engine import has_password
+from dlsched.db.engine import has_password, parse_url
 from dlsched.protocol.messages import Fence
 from dlsched.protocol.timing import Timing
 from dlsched.rpc.endpoint import Endpoint, parse_endpoint
 from dlsched.system import ports
+from dlsched.system.log_lines import LogForm
 from dlsched.tenants.fields import Partition, PriorityClass, Tenant, Vc
 
 Seconds = Annotated[float, Field(gt=0, le=10 * 366 * 86400, allow_inf_nan=False)]
@@ -66,7 +68,23 @@ class DaemonSection(_Section):
     metrics: str = f"127.0.0.1:{ports.DAEMON_METRICS}"  # empty: none; port 0: any free one, logged
     web: str = ""  # HOST:PORT of the web page; empty: none
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: LogForm = "logfmt"
     migrate: bool = False
+
+    @field_validator("database")
+    @classmethod
+    def _is_usable(cls, value: str) -> str:
+        try:
+            url = parse_url(value)
+        except BadInput as error:
+            raise ValueError(str(error).removeprefix("database: ")) from None
+        file = url.database or ""
+        if url.get_backend_name() == "sqlite" and not os.path.isabs(file):
+            raise ValueError(
+                f"{value} is relative to the folder that the daemon begins in; four slashes make "
+                f"it absolute: sqlite:////{file}"
+            )
+        return value
 
 
 class RoundSection(_Section):
@@ -394,7 +412,7 @@ class Settings(_Section):
             CellRules.from_bytes(self.cells()).check(where="cells")
         except BadInput as error:
             raise ValueError(str(error)) from None
-        self.partition_nodes()
+        self._check_nodes()
         default = [each.name for each in self.partitions if each.tenant.is_default]
         if len(default) > 1:
             raise ValueError(f"partitions: {default[0]} and {default[1]} are both the default")
@@ -407,6 +425,31 @@ class Settings(_Section):
         self._check_classes()
         self._check_ports()
         return self
+
+    def _check_nodes(self) -> None:
+        """Refuse nodes that the file does not have, and more GPUs than it has."""
+        hosts = {
+            f"{kind}: {each.name}": _hosts(each.tenant.nodes) if each.tenant.nodes else []
+            for kind, tenants in (("partitions", self.partitions), ("vcs", self.vcs))
+            for each in tenants
+        }
+        nodes = self.configured_nodes()
+        if not nodes:
+            return  # every node may register, so that none is unknown
+        for where, names in hosts.items():
+            for name in names:
+                if name not in nodes:
+                    raise ValueError(f"{where}: nodes: {name} is no node of [[nodes]]")
+        gpus = [section.gpus for section in nodes.values()]
+        if 0 in gpus:
+            return  # the file does not say how large the cluster is
+        for vc in self.vcs:
+            for key, number in (("gpus", vc.tenant.gpus), ("guaranteed", vc.tenant.guaranteed)):
+                if number is not None and number > sum(gpus):
+                    raise ValueError(
+                        f"vcs: {vc.name}: {key}: {number} is more than the {sum(gpus)} GPUs of "
+                        "[[nodes]]"
+                    )
 
     def _check_ports(self) -> None:
         listen = {
@@ -530,11 +573,13 @@ def load_settings(path: Path) -> Settings:
     try:
         settings = Settings.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
+        # of a misspelt key: its own name says more than that another one is missing
+        first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
         where = ".".join(map(str, first["loc"]))  # empty where the reason itself begins with it
         why = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
-            why = "unknown key"
+            known = not_known("", str(first["loc"][-1]), _keys_beside(first["loc"]))
+            why = "unknown key" + str(known).partition(" is not known")[2]
         raise BadInput(": ".join(part for part in (str(path), where, why) if part)) from None
     if mode & 0o077 and has_password(settings.daemon.database):
         raise NotTrusted(
@@ -542,6 +587,22 @@ def load_settings(path: Path) -> Settings:
             f"(mode {mode:04o}): chmod 600 {path}"
         )
     return settings
+
+
+def _keys_beside(place: tuple[int | str, ...]) -> Iterable[str]:
+    """The keys that a section may have, of which the last of `place` is none."""
+    section: type[BaseModel] = Settings
+    for name in place[:-1]:
+        if isinstance(name, str) and name in section.model_fields:
+            (section,) = _models_in(section.model_fields[name].annotation)
+    return section.model_fields
+
+
+def _models_in(annotation: object) -> list[type[BaseModel]]:
+    """The model in an annotation such as `tuple[VcSection, ...]`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [found for each in get_args(annotation) for found in _models_in(each)]
 
 
 def differences(old: Settings, new: Settings) -> list[str]:

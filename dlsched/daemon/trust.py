@@ -6,6 +6,7 @@ to agents are opened anew when the files have changed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from grpc import aio
@@ -15,7 +16,7 @@ from dlsched.daemon.settings import TrustSection
 from dlsched.rpc.channels import ClientTrust, open_channel
 from dlsched.rpc.identity import DAEMON, Identity, node
 from dlsched.rpc.server import ServerTrust
-from dlsched.rpc.tls import KeyFiles, alarm, read_certificate
+from dlsched.rpc.tls import KeyFiles, alarm, check_deny_list, read_certificate
 from dlsched.rpc.tokens import LocalTokens, TokenStore
 from dlsched.system.clock import wall
 
@@ -54,6 +55,19 @@ class DaemonTrust:
             remote=remote,
             operators=frozenset(self.section.operators),
         )
+
+    def faults(self) -> Iterator[str]:
+        """One line for each file that is missing or wrong, with the key that names it."""
+        if self.files is None:
+            return
+        for key, check in (
+            ("folder", lambda files: files.check(wall(), DAEMON.kind)),
+            ("denied", lambda _: check_deny_list(self.deny_list)),
+        ):
+            try:
+                check(self.files)
+            except DlschedError as error:
+                yield f"trust.{key}: {error}"
 
     def problem(self) -> str | None:
         """One line when the certificate expires soon or cannot be read; else None."""

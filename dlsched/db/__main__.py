@@ -12,6 +12,7 @@ from pathlib import Path
 from dlsched.core.errors import DlschedError
 from dlsched.db import schema
 from dlsched.db.backup import JUMP, backup, restored
+from dlsched.db.owner import become_owner
 from dlsched.db.versions import migrate, version
 
 
@@ -43,11 +44,13 @@ def _do(given: argparse.Namespace) -> str:
             found = version(given.url) or "empty"
             return f"database is at {found}, this program needs {schema.VERSION}"
         case "migrate":
+            become_owner(given.url)
             before, now = migrate(given.url)
             return f"{before or 'empty'} -> {now}"
         case "backup":
             backup(given.url, given.target)
             return f"copied to {given.target}"
+    become_owner(given.url)
     return f"the next job is {restored(given.url, jump=given.jump)}"
 
 

@@ -53,6 +53,10 @@ def parse_url(url: str) -> URL:
     backend = parsed.get_backend_name()
     if backend == "postgresql":
         return parsed.set(drivername="postgresql+psycopg")
+    if backend == "postgres":
+        raise BadInput(
+            f"database: {shown(parsed)}: Postgres' URLs begin with postgresql+psycopg://"
+        )
     if backend != "sqlite" or not parsed.database or parsed.database == ":memory:":
         raise BadInput(f"database: {shown(parsed)}: neither a SQLite file nor Postgres")
     return parsed

@@ -108,6 +108,9 @@ class FileLeadership:
     def _lock(self) -> bool:
         try:
             file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+            if os.geteuid() == 0:  # as SQLite does with its own files: else the owner is shut out
+                owner = database_path(self.engine.url).stat()
+                os.fchown(file, owner.st_uid, owner.st_gid)
         except OSError as error:
             raise StoreUnavailable(f"cannot store: {self.path}: {error.strerror}") from error
         try:

@@ -164,7 +164,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = settings_of(given)
         jobs = SimulatedJobs.parse(given.seconds, given.seed)
         allow_open_files(given.nodes)
-        log_to_stderr("ERROR", "%(asctime)s %(levelname)s %(name)s %(message)s")
+        log_to_stderr("ERROR")
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(serve(settings, jobs, given.duration))
     except DlschedError as error:

@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from dlsched import __version__
-from dlsched.core.errors import BadInput
+from dlsched.core.errors import BadInput, Unavailable
 from dlsched.rpc.bounded_http import BoundedHandler, BoundedServer
 
 if TYPE_CHECKING:
@@ -108,7 +108,8 @@ class MetricsPort:
             page: what `/` answers, as HTML; every other path has the metrics. None: `/` has, too.
 
         Raises:
-            BadInput: for an address that is malformed or in use.
+            BadInput: for an address that is malformed.
+            Unavailable: for one that is in use, or of another machine.
         """
         host, _, port = where.rpartition(":")
         if not host or not port.isdigit():
@@ -116,7 +117,7 @@ class MetricsPort:
         try:
             server = _Server((host.strip("[]"), int(port)), _Silent)
         except OSError as error:
-            raise BadInput(f"{setting}: cannot listen on {where}: {error}") from None
+            raise Unavailable(f"{setting}: cannot listen on {where}: {error}") from None
         metrics: WSGIApplication = make_wsgi_app(self._registry)
         server.set_app(metrics if page is None else _with_page(metrics, page))
         thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -23,7 +23,7 @@ from dlsched.rpc.connection_limits import ConnectionLimits
 from dlsched.rpc.endpoint import MAX_MESSAGE_BYTES, Endpoint, parse_endpoint
 from dlsched.rpc.interceptor import CallInterceptor
 from dlsched.rpc.login import take_path
-from dlsched.rpc.tls import DenyList, KeyFiles, Stamp
+from dlsched.rpc.tls import DenyList, KeyFiles, Stamp, check_deny_list
 from dlsched.rpc.tokens import LocalTokens, TokenStore
 
 log = logging.getLogger(__name__)
@@ -152,6 +152,8 @@ def _credentials(trust: ServerTrust, text: str, *, mutual: bool) -> grpc.ServerC
             "--insecure-loopback goes without, on this machine only"
         )
     files.check(time.time(), "daemon", "node")
+    if mutual and trust.denied is not None:
+        check_deny_list(trust.denied)
     seen: list[Stamp] = [files.stamp()]
 
     def configuration() -> grpc.ServerCertificateConfiguration:

@@ -232,6 +232,19 @@ class DenyList:
             log.error("deny-list-unreadable kept=%d why=%s", len(self._serials), error)
 
 
+def check_deny_list(path: Path) -> None:
+    """Refuse a list that is not there, since no certificate would be refused, and no word said.
+
+    Raises:
+        BadInput: there is none.
+    """
+    if not path.exists():
+        raise BadInput(
+            f"there is no {path}, the list of denied certificates: none would be refused; an empty "
+            "file refuses none on purpose"
+        )
+
+
 def read_denied(path: Path) -> frozenset[int]:
     """The serial numbers in a deny list.
 

@@ -251,6 +251,11 @@ class LocalCluster:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
 
+    def confirm_down(self, name: str) -> None:
+        """Confirm that a node is down, as soon as it has been silent for long enough."""
+        words = ("admin", "node-down", name, "--confirmed")
+        eventually(f"{name} is silent", lambda: self.run(*words).returncode == 0)
+
     @staticmethod
     def _of(folder: str) -> list[psutil.Process]:
         found = []

@@ -41,6 +41,24 @@ def test_an_alarm_is_present_until_it_is_over_and_then_past_for_an_hour() -> Non
     assert alarms.past(AT + 131 + RECENT_S) == []
 
 
+def test_an_alarm_of_many_nodes_or_of_many_times_is_one_line() -> None:
+    alarms = RecentAlarms()
+    texts = [f"n{k} is late: its runs stay as they are" for k in range(1, 9)]
+    for k, text in enumerate(texts, 1):
+        alarms.raised(text, AT + k, lasts=True, node=f"n{k}")
+    assert alarms.present(AT + 70) == [
+        "n1 is late: its runs stay as they are; the same of n2, n3, n4, n5, n6 and 2 more "
+        "(since 08:00 UTC)"
+    ]
+    alarms.follow(texts[:1], AT + 80)
+    assert alarms.present(AT + 80) == [f"{texts[0]} (since 08:00 UTC)"]
+    alarms.follow((), AT + 80)
+    for minute in (10, 20):
+        alarms.raised(texts[0], AT + 60 * minute, lasts=False, node="n1")
+    [line] = alarms.past(AT + 1300)
+    assert line.startswith("08:00 to 08:20 UTC, 3 times: n1 is late: its runs stay as they are; ")
+
+
 def test_an_alarm_that_is_over_does_not_colour_the_status(tmp_path: Path) -> None:
     async def scene() -> None:
         async with (

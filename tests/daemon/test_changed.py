@@ -148,9 +148,17 @@ def test_a_job_that_must_not_begin_anew_ends_with_its_node(tmp_path: Path) -> No
         once, again = await caller.submit(job(no_requeue=True), job())
         await eventually(lambda: len(agent.running()) == 2)
         agent.obeys = False
-        await agent.stop()
+        operator = running.caller("root", 0).control
         down = c.SetNodesRequest(action=c.NODE_ACTION_DOWN_CONFIRMED, names=["n1"])
-        await running.caller("root", 0).control.SetNodes(down, timeout=60)
+        reply = await operator.SetNodes(down, timeout=60)
+        assert not reply.done
+        assert "its agent was heard" in reply.failed[0].why
+        await agent.stop()
+
+        async def is_taken() -> bool:
+            return bool((await operator.SetNodes(down, timeout=60)).done)
+
+        await eventually(is_taken)
         view = await reaches(caller, once, "NODE_FAIL")
         assert view.reason == "NodeFail(n1: lost confirmed down)"
         detail = await caller.show(again)

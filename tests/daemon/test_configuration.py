@@ -21,8 +21,16 @@ from .cluster_of_tests import Running, eventually, job, settings_of
 from .scripted_agent import ScriptedAgent
 
 WRONG = [
-    ("unknown key", "[daemon]\nlisten_on = 1\n", "daemon.listen_on: unknown key"),
-    ("unknown section", "[demon]\n", "demon: unknown key"),
+    (
+        "unknown key",
+        "[daemon]\nlisten_on = 1\n",
+        "daemon.listen_on: unknown key; known: database, listen, name, metrics, web, log_level, "
+        "log_format, migrate (did you mean 'listen'?)",
+    ),
+    ("unknown section", "[demon]\n", "(did you mean 'daemon'?)"),
+    ("in a list", "[[vcs]]\nname='a'\ngpu=1\n", "(did you mean 'gpus'?)"),
+    ("in a table", "[cell_types.a]\nchild='b'\ncont=2\n", "(did you mean 'count'?)"),
+    ("two lists deep", "[[vcs]]\nname='a'\n[[vcs.cells]]\ntyp='b'\n", "(did you mean 'type'?)"),
     ("wrong kind", "[round]\ninterval_s = 'x'\n", "round.interval_s: Input should be a valid"),
     ("negative", "[round]\ninterval_s = -1\n", "round.interval_s: Input should be greater than 0"),
     ("unsafe timing", "[timing]\nmargin_s = 1.0\n", "timing: margin_s is 1, needs at least"),

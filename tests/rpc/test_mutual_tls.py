@@ -228,6 +228,7 @@ def test_a_denied_certificate_is_refused_at_once_on_open_connections(
     serving: Any, certificates: Any, daemon_files: KeyFiles, tmp_path: Path
 ) -> None:
     denied = tmp_path / "denied"
+    denied.touch()
     files = certificates.files(node("n9"))
     serial = files.check(time.time()).serial_text
 

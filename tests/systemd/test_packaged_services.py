@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from installed_cluster import AGENT, DAEMON, USER, unit_of, until
+from machine import PROGRAM
 
 CONFIG = "/etc/dlsched/dlsched.toml"
 RUNS_ON = "while test ! -e ~/go.$DLSCHED_JOB_ID; do sleep 0.05; done; exit 7"
@@ -68,6 +69,48 @@ def test_a_reload_takes_a_good_file_and_refuses_a_bad_one(cluster: Any) -> None:
     machine.write(CONFIG, before)
     machine.run("systemctl", "reload", DAEMON)
     machine.eventually(*journal, says="round.interval_s: 61.0 -> 60.0")
+
+
+def test_a_mistake_in_the_file_is_said_once_and_not_again_each_second(cluster: Any) -> None:
+    machine = cluster.machine
+    before = machine.run("cat", CONFIG).stdout
+    machine.write(CONFIG, before.replace('policy = "fifo"', 'policy = "fifo"\nno_such_key = 1'))
+    machine.run("systemctl", "restart", DAEMON, check=False)
+    until(lambda: machine.show(DAEMON, "ActiveState") == "failed")
+    assert (machine.show(DAEMON, "NRestarts"), machine.show(DAEMON, "ExecMainStatus")) == ("0", "2")
+    machine.write(CONFIG, before)
+    machine.run("systemctl", "start", DAEMON)
+    machine.eventually(PROGRAM, "nodes", says="0/2")
+
+
+def test_commands_wait_for_a_daemon_that_is_away_and_speak_of_no_token(cluster: Any) -> None:
+    machine = cluster.machine
+    machine.run("systemctl", "stop", DAEMON)
+    at_once = f"{PROGRAM} queue --daemon-wait 0 2>&1 || true"
+    said = cluster.as_user("sh", "-c", at_once)
+    assert "cannot reach the daemon at unix:/run/dlsched/daemon.sock" in said
+    assert "token" not in said
+    cluster.as_user(
+        "sh",
+        "-c",
+        f"({PROGRAM} queue -a --daemon-wait 3m; echo ended $? >code) >out 2>&1 </dev/null &",
+    )
+    machine.eventually("cat", f"/home/{USER}/out", says="waiting for up to 180 s")
+    machine.run("systemctl", "start", DAEMON)
+    machine.eventually("cat", f"/home/{USER}/code", says="ended 0")
+
+
+def test_root_restores_a_copy_that_the_daemon_can_use(cluster: Any) -> None:
+    machine, state = cluster.machine, "/var/lib/dlsched/daemon"
+    machine.run(PROGRAM, "admin", "backup", "/srv/copy.db")
+    machine.run("systemctl", "stop", DAEMON)
+    machine.run("sh", "-c", f"rm {state}/*; cp /srv/copy.db {state}/dlsched.db")
+    machine.run(PROGRAM, "admin", "restored")
+    machine.run("systemctl", "start", DAEMON)
+    machine.eventually(PROGRAM, "nodes", says="0/2")
+    owners = machine.run("sh", "-c", f"stat -c %U:%a {state}/*").stdout.split()
+    assert set(owners) == {"dlsched:600"}
+    assert cluster.wait(cluster.submit("exit 7")) == 7
 
 
 @pytest.mark.parametrize("how", ["restart", "kill"])

@@ -34,5 +34,8 @@ def restored_command(
     """After an older copy was put back, before the daemon starts: no job id is given twice."""
     from dlsched.daemon.settings import load_settings  # noqa: PLC0415
     from dlsched.db.backup import restored  # noqa: PLC0415
+    from dlsched.db.owner import become_owner  # noqa: PLC0415
 
-    typer.echo(f"the next job is {restored(load_settings(config).daemon.database, jump=jump)}")
+    database = load_settings(config).daemon.database
+    become_owner(database)
+    typer.echo(f"the next job is {restored(database, jump=jump)}")

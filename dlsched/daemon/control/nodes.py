@@ -184,6 +184,10 @@ async def set_nodes(
             reply.failed.add(subject=f"node {name}", why="there is no such node")
     for text in known:
         name = NodeName(text)
+        down = request.action == control_pb2.NODE_ACTION_DOWN_CONFIRMED
+        if down and (alive := _sign_of_life(driver.state, name)):
+            reply.failed.add(subject=f"node {name}", why=alive)
+            continue
         events, line = _change(cluster, request, name, caller, now)
         ask = tuple(events)
         await driver.ask(
@@ -278,6 +282,26 @@ async def confirm_over(
         reply.done.append(text)
         reply.lines.append(f"job {text}: its run is over on {nodes}, as {caller.name} says")
     return reply
+
+
+def _sign_of_life(state: leader.LeaderState, name: NodeName) -> str:
+    """Why it cannot be that a node is down; empty when it can.
+
+    Its jobs would begin elsewhere beside their runs there.
+    """
+    now, last = boottime(), state.last_syncs.get(name)
+    silent_s = state.timing.witness_beats * state.timing.beat_s
+    if last is not None and now - last.at <= silent_s:
+        return (
+            f"its agent was heard {now - last.at:.1f} s ago: a node that is down is silent for "
+            f"{silent_s:g} s; if it is on its way down, repeat this then"
+        )
+    led = now - state.window_from
+    if last is None and led <= silent_s:
+        return (
+            f"this daemon has led for {led:.1f} s only, and nodes have {silent_s:g} s to be heard"
+        )
+    return ""
 
 
 def _change(

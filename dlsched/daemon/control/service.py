@@ -305,6 +305,8 @@ class ControlService(TokenService, control_pb2_grpc.ControlServicer):
     async def Reload(
         self, request: control_pb2.ReloadRequest, context: object
     ) -> control_pb2.ReloadReply:
+        # a standby has a file of its own, which its own signal has it read again
+        self._cluster.driver.require_lead()
         return await self._admin.reload(str(identity_of(context)))
 
     @streamed

@@ -155,7 +155,8 @@ class Metrics:
             page: what `/` answers, as HTML; every other path has the metrics.
 
         Raises:
-            BadInput: for an address that is malformed or in use.
+            BadInput: for an address that is malformed.
+            Unavailable: for one that is in use, or of another machine.
         """
         return self._port.listen(where, "daemon.metrics", page)
 

@@ -20,7 +20,7 @@ from dlsched.nodeagent.agent.settings import read_settings
 from dlsched.nodeagent.host.launchers import choose_launcher
 from dlsched.nodeagent.keeper import run_files
 from dlsched.system import slurm_commands
-from dlsched.system.log_lines import log_to_stderr
+from dlsched.system.log_lines import log_to_stderr, take_stderr
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def run_agent(argv: Sequence[str]) -> int:
                 make_policy(settings.node_policy, "--check")
             print("the settings are fine")  # the answer
             return 0
-        log_to_stderr(settings.log_level, "%(asctime)s %(levelname)s %(name)s %(message)s")
+        log_to_stderr(settings.log_level, settings.log_format)
         try:
             run_files.make_folders(settings.state_dir, settings.run_dir)
             slurm_commands.install_for_jobs(os.path.abspath(settings.run_dir))
@@ -44,6 +44,7 @@ def run_agent(argv: Sequence[str]) -> int:
         os.set_inheritable(lock, False)
         zygote = ZygoteLink(settings.run_dir)
         asyncio.run(zygote.begin())  # in a loop of its own, which starts no thread
+        take_stderr()  # of this process, not of keepers, which outlive it
         from dlsched.nodeagent.agent.serving import serve  # noqa: PLC0415  # after the zygote
 
         launcher = choose_launcher(

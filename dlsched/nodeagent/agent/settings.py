@@ -21,6 +21,7 @@ from dlsched.policies.node.salus.turns import Order
 from dlsched.protocol.timing import Timing
 from dlsched.rpc.endpoint import parse_endpoint
 from dlsched.system import ports
+from dlsched.system.log_lines import FORMS, LogForm
 
 LAUNCHERS = ("plain", "cgroup", "systemd", "auto")
 _DAY_S = 86400
@@ -98,6 +99,7 @@ class Settings:
     node_policy: Mapping[str, Any] = field(default_factory=dict)  # its name and options; none
     metrics: str = ""  # HOST:PORT for Prometheus; port 0: any free one, logged; empty: none
     log_level: str = "INFO"
+    log_format: LogForm = "logfmt"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -208,7 +210,10 @@ def _checked(values: dict[str, Any], where: str) -> Settings:  # noqa: PLR0912  
             raise BadInput(f"{where}: {key} is {getattr(settings, key)}: seconds, above 0")
     if settings.launcher not in LAUNCHERS:
         raise BadInput(f"{where}: launcher {settings.launcher!r}: {', '.join(LAUNCHERS)}")
-    for key, choices in (("foreign", ("drain", "ignore")), ("gpu_fault", ("gpu", "node"))):
+    chosen: dict[str, tuple[str, ...]] = {
+        "foreign": ("drain", "ignore"), "gpu_fault": ("gpu", "node"), "log_format": FORMS,
+    }  # fmt: skip
+    for key, choices in chosen.items():
         if getattr(settings, key) not in choices:
             known_ = ", ".join(choices)
             raise BadInput(f"{where}: {key} {getattr(settings, key)!r}: {known_}")

@@ -76,7 +76,7 @@ def test_a_silent_node_keeps_its_jobs_until_an_operator_confirms_it_down(
     small.kill(where)
     eventually("the node is late", lambda: small.node(where).state.startswith("late"))
     assert (small.job(job).state, small.job(job).starts) == ("RUNNING", 1)
-    small.cli("admin", "node-down", where, "--confirmed")
+    small.confirm_down(where)
     again = small.until(job, "RUNNING")
     assert again.starts == 2
     assert again.nodes != (where,)

@@ -120,7 +120,7 @@ def test_a_gang_whose_node_dies_ends_whole_and_begins_once_more_elsewhere() -> N
         eventually("both ranks", lambda: seen.began(gang) == 2)
         dead = cluster.job(gang).nodes[1]
         cluster.power_off(dead)
-        cluster.cli("admin", "node-down", dead, "--confirmed")
+        cluster.confirm_down(dead)
         eventually("both ranks again", lambda: seen.began(gang) == 4)
         again = cluster.until(gang, "RUNNING")
         assert (again.starts, again.failures) == (2, 0)
@@ -137,7 +137,7 @@ def test_a_suspended_job_whose_node_dies_begins_elsewhere(
     cluster.cli("suspend", str(job))
     cluster.until(job, "SUSPENDED")
     cluster.power_off(where)
-    cluster.cli("admin", "node-down", where, "--confirmed")
+    cluster.confirm_down(where)
     cluster.cli("release", str(job), check=False)
     again = cluster.until(job, "RUNNING")
     assert again.starts == 2

@@ -35,7 +35,7 @@ def test_a_broken_node_of_a_gang_is_replaced_by_the_spare_one(site: LocalCluster
     assert not site.node("n3").jobs
 
     site.power_off("n1")
-    site.cli("admin", "node-down", "n1", "--confirmed")
+    site.confirm_down("n1")
     again = eventually("it runs again", lambda: site.job(gang).starts == 2 and site.job(gang))
     assert (sorted(site.until(gang, "RUNNING").nodes), again.failures) == (["n2", "n3"], 0)
     assert site.job(other).state == "PENDING"

@@ -114,7 +114,7 @@ def test_a_virtual_cluster_has_its_cells_whatever_the_others_do(celled: LocalClu
     # a node that is down is hidden while healthy cells are left
     free = next(name for name in ("n1", "n2") if name not in first.nodes)
     celled.kill(free)
-    celled.cli("admin", "node-down", free, "--confirmed")
+    celled.confirm_down(free)
     eventually("the bad node", lambda: [b["node"] for b in cells(celled)["bad"]] == [free])
     bad = cells(celled)["bad"][0]
     assert bad["why"] == "is away"

@@ -147,7 +147,7 @@ def test_tasks_of_a_lost_node_run_again_and_a_killed_daemon_gives_none_twice() -
         cluster.power_off(lost)
         eventually("it is late", lambda: cluster.node(lost).state.startswith("late"))
         assert counts(cluster, job)["running"] >= 2  # not given anew while nothing is known
-        cluster.cli("admin", "node-down", lost, "--confirmed")
+        cluster.confirm_down(lost)
         gate.touch()
         cluster.until(job, "COMPLETED")
         cluster.until(job + 1, "COMPLETED", "PENDING", "RUNNING")

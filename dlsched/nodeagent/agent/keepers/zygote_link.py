@@ -34,6 +34,7 @@ from dlsched.nodeagent.json_values import dumps
 from dlsched.nodeagent.keeper.run_files import RunFolder
 from dlsched.nodeagent.ranks.launch_spec import KeeperSpec
 from dlsched.system.fault_points import fault_point
+from dlsched.system.log_lines import own_stderr
 
 log = logging.getLogger(__name__)
 ZYGOTE = (sys.executable, "-S", "-OO", "-m", "dlsched.nodeagent.keeper.zygote")
@@ -125,7 +126,7 @@ class ZygoteLink:
         with contextlib.ExitStack() as opened:
             lock = spawning.shared_lock(self._run_dir)
             opened.callback(os.close, lock)
-            log = os.dup(2)
+            log = os.dup(own_stderr())
             opened.callback(os.close, log)
             return subprocess.Popen(
                 [*ZYGOTE, str(connection.fileno()), str(lock), rehearsal, str(log)],
