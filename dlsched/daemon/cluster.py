@@ -158,7 +158,7 @@ class Cluster(LedgerFollower):
         self._apply_tenants()
         self.access_changed.set()
         self.drained = dict(loaded.drained)
-        self.failed_starts.term_began()
+        self.failed_starts.term_began(term.failed_starts, self.now)
         changes = self.drains_of(self.settings, loaded.ledger.nodes, "daemon")
         if changes:
             self.driver.note(*changes)
@@ -190,8 +190,7 @@ class Cluster(LedgerFollower):
     def _note_end(self, end: m.ExitRecord) -> None:
         """Follow the end of a run that could not start, lost its keeper, or whose epilog failed."""
         soon = asyncio.get_running_loop().call_soon
-        keeper_lost = end.reason is m.ExitReason.KEEPER_LOST
-        if end.start_fault is not None or end.hook.startswith("prolog") or keeper_lost:
+        if end.is_failed_start:
             soon(self.failed_starts.note, end, self.now)
         elif end.hook:
             soon(self.drain, end.node, f"{end.hook} (job {end.key.job})")

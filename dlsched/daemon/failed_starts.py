@@ -5,7 +5,8 @@ fail on one node drain the node; a keeper that a node loses counts in the same w
 start there again. A prolog may fail for the job's sake: one that fails for the same
 job on a second node holds the job, and no longer counts against these nodes.
 
-Kept in memory: after a restart of the daemon, a job may be sent once more to a node that failed it.
+A daemon that begins to lead reads the failures of the last hour from the database, with what was
+done about them then.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dlsched.core.errors import plural
 from dlsched.daemon.leader_driver import LeaderDriver
 from dlsched.daemon.live.live_state import LiveState
 from dlsched.daemon.settings import FaultsSection
+from dlsched.db.reading.outcomes import StoredFailedStarts
 from dlsched.db.records import Drained, Event, HoldChanged, JobSpec
 from dlsched.protocol.messages import ExitReason, ExitRecord, JobId, NodeName, StartFault
 from dlsched.system.clock import wall
@@ -29,6 +31,7 @@ BY_PROLOG = "failed prologs"  # likewise, unless it turns out that a job is at f
 HELD_FOR = "launch"  # holds a job whose prolog fails wherever it is
 PROLOGS_OF_A_JOB = 3  # failures on a single node that hold it, where there is no second one
 REMEMBERED = 10_000  # failures
+PROLOG_FAILED, CHECK_PASSED = "its prolog has failed", "its check has passed"  # texts of events
 AGAIN_S = 3600.0  # a node that is drained once more within this waits for an operator
 
 
@@ -88,25 +91,28 @@ class FailedStarts:
 
         The node has lost the run's keeper, or the run could not start there.
         """
-        job, node = record.key.job, record.node
+        self._forget_before(now)
+        failure = self._add(record, now)
+        self._keep_away(failure.job)
+        if not (failure.in_prolog and self._holds(failure.job, now)):
+            self._judge_node(failure.node, now)
+
+    def _add(self, record: ExitRecord, at: float) -> Failure:
+        job = record.key.job
         in_prolog = record.hook.startswith("prolog")
         spec = self._live().requests.specs.get(job)
-        self._forget_before(now)
-        self._failures.append(
-            Failure(
-                at=now,
-                node=node,
-                job=job,
-                counts_as=_array_of(job, spec) if in_prolog else job,
-                why=record.hook or record.detail or record.reason.value,
-                in_prolog=in_prolog,
-                of_node=record.start_fault is not StartFault.JOB_HERE,
-                keeper_lost=record.reason is ExitReason.KEEPER_LOST,
-            )
+        failure = Failure(
+            at=at,
+            node=record.node,
+            job=job,
+            counts_as=_array_of(job, spec) if in_prolog else job,
+            why=record.hook or record.detail or record.reason.value,
+            in_prolog=in_prolog,
+            of_node=record.start_fault is not StartFault.JOB_HERE,
+            keeper_lost=record.reason is ExitReason.KEEPER_LOST,
         )
-        self._keep_away(job)
-        if not (in_prolog and self._holds(job, now)):
-            self._judge_node(node, now)
+        self._failures.append(failure)
+        return failure
 
     def _forget_before(self, now: float) -> None:
         since = now - self._settings().failed_starts_s
@@ -120,10 +126,37 @@ class FailedStarts:
         for job in {job for job, _ in before - left}:
             self._keep_away(job)
 
-    def term_began(self) -> None:
-        """Keep the jobs of a new live state away from where they have failed."""
+    def term_began(self, stored: StoredFailedStarts, now: float) -> None:
+        """Know what the leader before knew, and keep jobs away from where they have failed."""
+        self._failures = []
+        self._returned.clear()
+        self._blamed.clear()
+        offset = now - wall()
+        told: list[tuple[float, ExitRecord | Event]] = [
+            *stored.ends,
+            *((event.at, event) for event in stored.events),
+        ]
+        for at, each in sorted(told, key=lambda one: one[0]):
+            if isinstance(each, ExitRecord):
+                self._add(each, min(at + offset, now))
+            else:
+                self._follow(each, min(at + offset, now))
+        self._forget_before(now)
         for job in {each.job for each in self._failures}:
             self._keep_away(job)
+
+    def _follow(self, event: Event, at: float) -> None:
+        """Remember what an earlier leader did about the failures until then."""
+        if event.kind == "hold" and event.job is not None and event.text.startswith(PROLOG_FAILED):
+            mine = [x.counts_as for x in self._failures if x.job == event.job and x.in_prolog]
+            self._failures = [
+                x for x in self._failures if not (x.in_prolog and x.counts_as in mine)
+            ]
+        elif event.kind == "drain" and event.actor == BY_PROLOG and event.node is not None:
+            self._blamed[event.node] = at
+        elif event.kind == "resume" and event.text == CHECK_PASSED and event.node is not None:
+            self._returned[event.node] = at
+            self._failures = [x for x in self._failures if x.node != event.node]
 
     def tick(self, now: float) -> None:
         """Let go of what is too old."""
@@ -145,7 +178,7 @@ class FailedStarts:
         where = (
             f"on {' and '.join(nodes)}" if len(nodes) > 1 else f"{len(mine)} times on {nodes[0]}"
         )
-        text = f"its prolog has failed {where}, the last time: {mine[-1].why}"
+        text = f"{PROLOG_FAILED} {where}, the last time: {mine[-1].why}"
         log.warning("event=held job=%s why=%r", job, text)
         same = mine[-1].counts_as
         self._keep([x for x in self._failures if not (x.in_prolog and x.counts_as == same)])
@@ -215,7 +248,7 @@ class FailedStarts:
         if self.awaits_check(node) and not failed:
             self._returned[node] = now
             self._keep([each for each in self._failures if each.node != node])
-            self._resume(node, "its check has passed")
+            self._resume(node, CHECK_PASSED)
 
 
 def _array_of(job: JobId, spec: JobSpec | None) -> JobId:

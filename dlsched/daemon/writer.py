@@ -21,6 +21,7 @@ from dlsched.core.errors import DlschedError
 from dlsched.daemon.round.ended_jobs import read_ended
 from dlsched.db import errors
 from dlsched.db.reading.loading import JobFacts, Loaded
+from dlsched.db.reading.outcomes import StoredFailedStarts
 from dlsched.db.reading.queries import StoredJob
 from dlsched.db.records import Dependency, JobSpec
 from dlsched.db.store import Store
@@ -31,6 +32,7 @@ from dlsched.system.clock import wall
 from dlsched.system.fault_points import fault_point
 
 log = logging.getLogger("dlsched.daemon.writer")
+FAILED_STARTS_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,14 @@ class TermBegun:
         loaded: everything that lives.
         ended: ended jobs that live ones depend on.
         learn_from: ended jobs that policies are to know, in the order of their ends.
+        failed_starts: of the last hour.
     """
 
     asked_at: float
     loaded: Loaded
     ended: Mapping[JobId, StoredJob]
     learn_from: Sequence[StoredJob]
+    failed_starts: StoredFailedStarts = StoredFailedStarts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +216,14 @@ class Writer:
             if dependency.job and dependency.job not in live
         }
         known = self._store.jobs(wanted) if wanted else []
-        learn_from = read_ended(self._store, loaded)
-        return TermBegun(asked_at, loaded, {each.job.job: each for each in known}, learn_from)
+        now = wall()
+        return TermBegun(
+            asked_at,
+            loaded,
+            ended={each.job.job: each for each in known},
+            learn_from=read_ended(self._store, loaded),
+            failed_starts=self._store.failed_starts(now - FAILED_STARTS_S, now),
+        )
 
 
 def _dependencies(row: Job, facts: JobFacts | None) -> Sequence[Dependency]:

@@ -243,6 +243,15 @@ class ExitRecord:
     start_fault: StartFault | None = None  # it could not start there, and that is not its failure
 
     @property
+    def is_failed_start(self) -> bool:
+        """Whether the run could not start on the node, or the node has lost its keeper."""
+        return (
+            self.start_fault is not None
+            or self.hook.startswith("prolog")
+            or self.reason is ExitReason.KEEPER_LOST
+        )
+
+    @property
     def leaves_a_process(self) -> bool:
         """Whether a process of the run was there when this was written."""
         return self.stuck or self.reason is ExitReason.UNKILLABLE  # of an earlier version

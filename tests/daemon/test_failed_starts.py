@@ -5,9 +5,15 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlsched.daemon import failed_starts
 from dlsched.daemon.failed_starts import AGAIN_S, FailedStarts
 from dlsched.daemon.settings import FaultsSection
-from dlsched.db.records import Drained, HoldChanged
+from dlsched.db.reading.outcomes import StoredFailedStarts
+from dlsched.db.records import Drained, Event, HoldChanged
 from dlsched.protocol.messages import (
     ExitReason,
     ExitRecord,
@@ -34,13 +40,16 @@ class Site:
 
     def __init__(self) -> None:
         self.now = 1000.0
+        self.stored: list[tuple[float, ExitRecord]] = []
+        self.events: list[Event] = []
         self.avoided: dict[int, set[str]] = {}
         self.held: list[int] = []
         self.drained: dict[NodeName, Drained] = {}
         specs = {job: SimpleNamespace(array=True, index=k) for job, k in ARRAYS.items()}
         live: Any = SimpleNamespace(requests=SimpleNamespace(specs=specs), avoid=self._avoid)
         driver: Any = SimpleNamespace(note=self._note)
-        self.starts = FailedStarts(driver, FaultsSection, lambda: live, lambda: self.drained)
+        self._parts: Any = (driver, FaultsSection, lambda: live, lambda: self.drained)
+        self.starts = FailedStarts(*self._parts)
 
     def _avoid(self, job: int, nodes: frozenset[str]) -> None:
         self.avoided[job] = set(nodes)
@@ -49,6 +58,8 @@ class Site:
         for row in rows:
             if isinstance(row, HoldChanged):
                 self.held.append(row.job)
+            if isinstance(row, Event):
+                self.events.append(row)
             if isinstance(row, Drained):
                 self.drained.pop(row.node, None)
                 if row.drained:
@@ -61,7 +72,13 @@ class Site:
         record.setdefault("start_fault", StartFault.NODE if of_node else None)
         key = RunKey(JobId(job), RunNumber(1), RunId(f"r{job}"))
         end = ExitRecord(key=key, node=node, **record)
+        self.stored.append((self.now, end))
         self.starts.note(end, self.now)
+
+    def restart(self) -> None:
+        """Another daemon leads, which knows what is in the database."""
+        self.starts, self.avoided = FailedStarts(*self._parts), {}
+        self.starts.term_began(StoredFailedStarts(self.stored, self.events), self.now)
 
 
 def test_a_job_is_kept_from_the_node_that_failed_it_until_the_window_is_over() -> None:
@@ -219,3 +236,90 @@ def test_a_check_changes_nothing_of_a_node_that_an_operator_has_drained() -> Non
         site.fail(job, N1)
     site.starts.checked(N1, "", site.now)
     assert site.drained[N1].reason == "new fan"
+
+
+JOBS, NODES = st.sampled_from([1, 2, 3, *ARRAYS]), st.sampled_from([N1, N2])
+KINDS = st.sampled_from(
+    [
+        {},
+        {"hook": "prolog: exit 1"},
+        {"reason": ExitReason.KEEPER_LOST},
+        {"start_fault": StartFault.JOB_HERE},
+    ]
+)
+FAILS = st.tuples(st.just("fail"), JOBS, NODES, KINDS)
+STEPS = st.one_of(
+    *(FAILS,) * 6,
+    st.tuples(st.just("check"), NODES),
+    st.tuples(st.just("wait"), st.sampled_from([5.0, 200.0, 601.0])),
+)
+
+
+@settings(max_examples=400)
+@given(before=st.lists(STEPS, max_size=25), after=st.lists(STEPS, min_size=1, max_size=15))
+def test_a_new_daemon_knows_what_the_one_before_knew(
+    before: list[tuple[Any, ...]], after: list[tuple[Any, ...]]
+) -> None:
+    sites = Site(), Site()
+    for number, (what, *given_) in enumerate((*before, *after)):
+        for site in sites:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(failed_starts, "wall", lambda site=site: site.now)
+                if number == len(before) and site is sites[1]:
+                    site.restart()
+                site.now += 0.5
+                if what == "fail":
+                    job, node, record = given_
+                    site.fail(job, node, **record)
+                elif what == "check":
+                    site.starts.checked(given_[0], "", site.now)
+                else:
+                    site.now += given_[0]
+                site.starts.tick(site.now)
+        stayed, restarted = sites
+        assert restarted.held == stayed.held
+        assert restarted.drained == stayed.drained
+        for job in stayed.avoided:
+            assert restarted.avoided.get(job, set()) == stayed.avoided[job]
+
+
+def drained_and_checked() -> Site:
+    """Three jobs have failed on a node, whose check has passed since."""
+    site = Site()
+    for job in (1, 2, 3):
+        site.fail(job, N1)
+    site.now += 1
+    site.starts.checked(N1, "", site.now)
+    site.now += 1
+    return site
+
+
+def test_a_new_daemon_knows_that_a_check_has_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site()
+    monkeypatch.setattr(failed_starts, "wall", lambda: site.now)
+    site = drained_and_checked()
+    site.restart()
+    site.fail(4, N1)
+    site.fail(5, N1)
+    assert not site.drained  # by what failed before the check
+    site.fail(6, N1)
+    assert site.drained[N1].actor == failed_starts.BY_OPERATOR  # it is the second time
+
+
+def test_a_new_daemon_knows_which_nodes_were_blamed_for_prologs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = Site()
+    monkeypatch.setattr(failed_starts, "wall", lambda: site.now)
+    for job in (1, 2, 3):
+        site.fail(job, N1, hook="prolog: exit 1")
+    assert set(site.drained) == {N1}
+    site.now += 1
+    site.restart()
+    site.fail(3, N2, hook="prolog: exit 1")
+    assert site.held == [3]
+    assert not site.drained  # the prolog of job 3 fails wherever it is
+    site.now += 1
+    site.restart()
+    site.fail(3, N1, hook="prolog: exit 1")
+    assert site.held == [3]  # released, and tried once more

@@ -1,17 +1,20 @@
-"""Why jobs have failed, and predicted starts beside the true ones."""
+"""Why jobs have failed, starts that failed lately, and predicted starts beside the true ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, and_, func, select
+from sqlalchemy import Connection, and_, func, or_, select
 
 from dlsched.db import schema
-from dlsched.db.records import Prediction
-from dlsched.db.rows import Row, record_of
+from dlsched.db.records import Event, Prediction
+from dlsched.db.rows import Row, exit_record, record_of
 from dlsched.db.statements import rows_in
+from dlsched.protocol.messages import ExitRecord
 
+MOST_FAILED_STARTS = 10_000
+_NEWEST_EVENTS = 100_000  # the only ones that are looked through
 AS_PREDICTED = ("COMPLETED", "TIMEOUT")  # ends that a prediction is about
 
 
@@ -25,6 +28,59 @@ class PredictedStart:
     prediction: Prediction
     started_at: float
     ended_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFailedStarts:
+    """Starts that have failed, and what was done about them.
+
+    Attributes:
+        ends: of runs that could not start on a node or whose keeper it lost, each with when, in
+            seconds since the epoch; oldest first.
+        events: nodes that were drained or resumed and jobs that were held, oldest first.
+    """
+
+    ends: Sequence[tuple[float, ExitRecord]] = ()
+    events: Sequence[Event] = ()
+
+
+def failed_starts(connection: Connection, since: float, now: float) -> StoredFailedStarts:
+    """The starts that have failed since a moment, and what was done about them.
+
+    Args:
+        connection: to the database.
+        since: seconds since the epoch.
+        now: likewise; when the ends are said to have been of runs that are not over elsewhere.
+    """
+    members, runs, events = schema.run_members.c, schema.runs.c, schema.events.c
+    record = members.exit
+    at = func.coalesce(runs.ended_at, now)
+    query = (
+        select(at, record)
+        .join_from(schema.run_members, schema.runs, runs.run_id == members.run_id)
+        .where(or_(runs.ended_at >= since, runs.live), record.is_not(None))
+        .where(
+            or_(
+                record.like('%"start_fault":"%'),
+                record.like('%"hook":"prolog%'),
+                record.like('%"reason":"keeper-lost"%'),
+            )
+        )
+        .order_by(at.desc(), members.run_id)
+        .limit(MOST_FAILED_STARTS)
+    )
+    found = [(at, exit_record(text)) for at, text in connection.execute(query)]
+    newest = connection.execute(select(func.max(events.id))).scalar() or 0
+    acts = (
+        select(schema.events)
+        .where(events.id > newest - _NEWEST_EVENTS, events.at >= since)
+        .where(events.kind.in_(("drain", "resume", "hold")))
+        .order_by(events.id)
+    )
+    return StoredFailedStarts(
+        tuple((at, end) for at, end in reversed(found) if end is not None and end.is_failed_start),
+        tuple(record_of(Event, row) for row in connection.execute(acts).mappings()),
+    )
 
 
 def causes_of_failures(connection: Connection, jobs: Sequence[Row]) -> dict[int, str]:

@@ -50,7 +50,9 @@ from dlsched.db.reading.loading import (
 )
 from dlsched.db.reading.outcomes import (
     PredictedStart,
+    StoredFailedStarts,
     causes_of_failures,
+    failed_starts,
     first_predictions,
     predicted_starts,
 )
@@ -432,6 +434,10 @@ class Reads:
     def has_old_lines(self, before: float) -> bool:
         """Whether an event or a round is from before a moment, in seconds since the epoch."""
         return self._read(lambda c: has_old_lines(c, before))
+
+    def failed_starts(self, since: float, now: float) -> StoredFailedStarts:
+        """The starts that have failed since a moment, and what was done about them."""
+        return self._read(lambda connection: failed_starts(connection, since, now))
 
     def predictions(self, job: JobId) -> list[Prediction]:
         """The predicted starts of a job, oldest prediction first."""
