@@ -7,6 +7,7 @@ from typing import Any
 
 from dlsched.db.notices import Notice
 from dlsched.db.reading.queries import StoredJob
+from dlsched.protocol.ledger import one_line, with_cause
 
 _VERBS = {
     "begin": "began",
@@ -29,6 +30,12 @@ _PLURAL_VERBS = _VERBS | {
 }
 
 
+def tells_failure(notice: Notice, stored: StoredJob) -> bool:
+    """Whether a notice is of the end of one job that has failed, whose cause can be told."""
+    is_present = not notice.whole_array and notice.state == stored.state == "FAILED"
+    return is_present and notice.event in ("end", "fail")
+
+
 def message(notice: Notice, stored: StoredJob, cluster: str) -> dict[str, object]:
     """A notice with what is known of its job, as JSON has it; times are UTC.
 
@@ -39,6 +46,7 @@ def message(notice: Notice, stored: StoredJob, cluster: str) -> dict[str, object
     """
     spec, facts, record = stored.spec, stored.facts, stored.job.exit
     own = not notice.whole_array and notice.state == stored.state
+    cause = one_line(stored.cause) if tells_failure(notice, stored) else ""
     found: dict[str, object] = {
         "id": notice.key,
         "cluster": cluster,
@@ -54,7 +62,8 @@ def message(notice: Notice, stored: StoredJob, cluster: str) -> dict[str, object
         "partition": spec.body.partition if spec is not None else "",
         "run": notice.run,
         "state": notice.state,
-        "reason": notice.text,
+        "reason": with_cause(notice.text, cause),
+        "cause": cause,
         "gpus": sum(stored.job.request.gang),
         "nodes": list(stored.nodes),
         "code": record.code if record is not None and own else None,
@@ -83,7 +92,9 @@ def subject(content: dict[str, Any]) -> str:
         line = f"{content['elements']} elements of array {job} ({name}) {verb}"
     if content["event"] in ("end", "fail", "time_limit", "invalid_depend"):
         line += f": {content['state']}"
-        if content["code"] or content["signal"]:
+        if content["cause"]:
+            line += f", {content['reason'].removeprefix('failed ')}"
+        elif content["code"] or content["signal"]:
             line += (
                 f", signal {content['signal']}"
                 if content["signal"]

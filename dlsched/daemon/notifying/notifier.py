@@ -21,7 +21,7 @@ from typing import Any
 from dlsched.core.errors import DlschedError
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.leader_driver import LedgerFollower
-from dlsched.daemon.notifying.message import mail, message
+from dlsched.daemon.notifying.message import mail, message, tells_failure
 from dlsched.daemon.notifying.receivers import Receiver, receivers
 from dlsched.daemon.notifying.time_warnings import TimeWarnings, asking
 from dlsched.daemon.notifying.webhook import post
@@ -43,6 +43,8 @@ CALLS = 8  # of webhooks at the same time
 TURN_S = 20.0  # after which a slow receiver leaves the rest of its notices to the next pass
 FIRST_PAUSE_S = 5.0  # after a failure; then twice as long each time
 LONGEST_PAUSE_S = 3600.0
+CAUSE_WITHIN_S = 15.0  # a notice of a failure waits so long for what the outputs tell
+CAUSE_LOOK_S = 0.5
 LOOK_S = 60.0  # between two looks when nothing is known to be due
 
 
@@ -55,6 +57,8 @@ class _Tried:
     by: list[str] = field(default_factory=list)  # receivers, in words
     failed: dict[str, str] = field(default_factory=dict)  # receiver in words: why
     postponed: bool = False
+    awaits_cause: bool = False
+    waits: bool = False  # it, or one before it, awaits a cause
 
 
 class Notifier(LedgerFollower):
@@ -135,7 +139,7 @@ class Notifier(LedgerFollower):
         tried = await self._try(found.due, jobs)
         self._unsaved += [row for each in tried for row in self._outcome(each)]
         await self._save()
-        return 0.0
+        return CAUSE_LOOK_S if any(each.waits for each in tried) else 0.0
 
     async def _save(self) -> None:
         """Make outcomes durable; those that cannot be stored now are kept for the next pass."""
@@ -176,6 +180,8 @@ class Notifier(LedgerFollower):
             if stored is None or spec is None:
                 continue
             content = message(each.notice, stored, name)
+            awaits = not stored.cause and tells_failure(each.notice, stored)
+            outcome.awaits_cause = awaits and wall() - each.notice.at < CAUSE_WITHIN_S
             body = spec.body
             for receiver in receivers(
                 site, user=spec.user, url=body.notify_url, addresses=body.mail_user
@@ -191,12 +197,15 @@ class Notifier(LedgerFollower):
         receiver: Receiver,
         some: list[tuple[_Tried, dict[str, object]]],
     ) -> None:
-        """Tell one receiver its notices, until one fails or its time is over."""
+        """Tell one receiver its notices, until one fails or has to wait, or its time is over."""
         loop = asyncio.get_running_loop()
         until = loop.time() + TURN_S
+        waits = False
         for outcome, content in some:
+            waits = waits or outcome.awaits_cause
+            outcome.waits = outcome.waits or waits
             failures, resting_until = self._failures.get(receiver.key, (0, 0.0))
-            if loop.time() > until or wall() < resting_until:
+            if waits or loop.time() > until or wall() < resting_until:
                 outcome.postponed = True
                 continue
             why = await self._tell(site, receiver, content)
@@ -259,7 +268,7 @@ class Notifier(LedgerFollower):
             yield NoticeSettled(key=notice.key)
             yield _not_told(notice, "; ".join(f"{to}: {why}" for to, why in tried.failed.items()))
             return
-        pause = FIRST_PAUSE_S
+        pause = 0.0 if tried.waits else FIRST_PAUSE_S
         if tried.failed:
             pause = min(FIRST_PAUSE_S * 2 ** (tries - 1), LONGEST_PAUSE_S)
         yield NoticeDelayed(

@@ -134,7 +134,7 @@ def test_every_receiver_gets_what_the_user_asked_for(telling: LocalCluster, sink
         telling,
         *("-J", "train", "--mail-type=BEGIN,END,FAIL", "--mail-user=ada@example.org"),
         *("--notify-url", f"{sink.url}/users/ada"),
-        wrap="exit 3",
+        wrap="echo 'ValueError: no data' >&2; exit 3",
     )
     quiet = _submit(telling)
     eventually("it was told", lambda: len(sink.events("/users/ada", job)) == 2)
@@ -142,7 +142,10 @@ def test_every_receiver_gets_what_the_user_asked_for(telling: LocalCluster, sink
     eventually("so was the site", lambda: sink.events("/site", job) == ["begin", "fail"])
     told = sink.got["/site"][-1]
     assert (told["state"], told["code"], told["name"]) == ("FAILED", 3, "train")
-    assert told["text"] == f"Job {job} (train) failed: FAILED, exit code 3"
+    assert told["cause"] == "n1: exit 3: ValueError: no data"
+    assert told["reason"] == "failed exit 3: ValueError: no data"
+    subject = f"Job {job} (train) failed: FAILED, exit 3: ValueError: no data"
+    assert told["text"] == subject
     assert told["nodes"] == ["n1"]
     eventually("the command too", lambda: len(_command(telling, job)) == 2)
     variables = (telling.folder / "command-environment.txt").read_text()
@@ -150,13 +153,9 @@ def test_every_receiver_gets_what_the_user_asked_for(telling: LocalCluster, sink
     assert "HOME" not in variables  # what the daemon's own environment has stays there
     eventually("and mail went out", lambda: len(_mails(telling)) == 2)
     lines = _mails(telling)[1].splitlines()
-    assert lines[:4] == [
-        "-s",
-        f"Job {job} (train) failed: FAILED, exit code 3",
-        "--",
-        "ada@example.org",
-    ]
+    assert lines[:4] == ["-s", subject, "--", "ada@example.org"]
     shown = telling.cli("show", str(job))
+    assert told["cause"] in shown
     assert "notified" in shown
     assert "/users/ada" not in shown  # a path can be a secret
     telling.until(quiet, "COMPLETED")
