@@ -155,6 +155,8 @@ def launch_spec(
         executed_s=facts.executed_s,
         **{row.launch: table.field(job, row.name) for row in FIELDS if row.launch},
     )
+    if cluster.settings.round.send_user_signal:
+        message.warn_at_preemption = True
     if (
         body.max_nodes
         and body.gang

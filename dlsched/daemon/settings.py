@@ -110,6 +110,7 @@ class RoundSection(_Section):
     measure_s: Seconds = 30.0  # the shortest time over which a speed is measured
     ready_s: Seconds = 120.0  # in which the ranks of a run in place must be ready
     preempt_mode: Literal["requeue", "suspend"] = "requeue"
+    send_user_signal: bool = False  # at a preemption, in place of TERM, to jobs with --signal
 
 
 class WhatIfSection(_Section):

@@ -69,6 +69,7 @@ class JobFields:
     warn_signal: int = 0
     warn_before_s: float = 0.0
     warn_script_only: bool = False
+    warn_at_preemption: bool = False
     requeue: bool = True
     requeue_on_timeout: bool = False
     retry_elsewhere: bool = False

@@ -207,8 +207,10 @@ def test_signals() -> None:
     assert signal_number("-s", "15") == 15
     found = parse_warning("--signal", "B:USR1@90")
     assert (found.number, found.before_s, found.script_only) == (10, 90, True)
+    assert not found.at_preemption
     both = parse_warning("--signal", "RB:USR1")
     assert (both.script_only, both.overlaps_reservations) == (True, True)
+    assert parse_warning("--signal", "P:USR1").at_preemption
     assert parse_warning("--signal", "12").before_s == 60
     for text in ("", "FOO@60", "Q:USR1", "USR1@", "USR1@x", "0@60", "99@60", "USR1@9999999"):
         with pytest.raises(BadInput):

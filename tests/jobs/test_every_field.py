@@ -78,6 +78,7 @@ SAID: dict[str, tuple[str, object]] = {
     "warn_signal": ("--signal USR1@60", 10),
     "warn_before_s": ("--signal USR1@60", 60),
     "warn_script_only": ("--signal B:USR1@60", True),
+    "warn_at_preemption": ("--signal P:USR1@60", True),
     "notify": ("--notify end", "end"),
     "container": ("--container i.sif", "i.sif"),
     "container_mounts": ("--container i.sif --container-mounts /data", "/data"),

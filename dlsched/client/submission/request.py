@@ -108,6 +108,7 @@ def compose(options: Mapping[str, str], command: Command, caller: Caller) -> Sub
         warning = parse_warning("--signal", options["signal"])
         values |= {"warn_signal": warning.number, "warn_before_s": warning.before_s}
         values["warn_script_only"] = warning.script_only
+        values["warn_at_preemption"] = warning.at_preemption
         if warning.overlaps_reservations:
             notes.append("--signal: R: has no effect; there are no reservations to overlap with")
     for key in sorted(OF_STEPS & options.keys()):

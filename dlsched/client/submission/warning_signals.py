@@ -1,4 +1,7 @@
-"""Signals by name or number, and `--signal USR1@60`: a warning ahead of the time limit."""
+"""Signals by name or number, and `--signal USR1@60`: a warning ahead of the time limit.
+
+`P:` is dlsched's own: the signal is sent at a preemption too, in place of TERM.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,17 @@ from dlsched.client.submission.texts import whole_number
 from dlsched.core.errors import BadInput, shorten
 from dlsched.record import Record
 
-_FORM = re.compile(r"(?:([BbRr]{1,2}):)?([A-Za-z0-9+-]+)(?:@(\d{1,6}))?", re.ASCII)
+_FORM = re.compile(r"(?:([BbPpRr]{1,3}):)?([A-Za-z0-9+-]+)(?:@(\d{1,6}))?", re.ASCII)
 _DEFAULT_S = 60
 
 
 class WarningSignal(Record):
-    """A signal, how long before the time limit it comes, and Slurm's prefixes `B:` and `R:`."""
+    """A signal, how long before the time limit it comes, and the prefixes `B:`, `P:` and `R:`."""
 
     number: int
     before_s: float
     script_only: bool = False
+    at_preemption: bool = False
     overlaps_reservations: bool = False
 
 
@@ -39,7 +43,7 @@ def signal_number(what: str, text: str) -> int:
 
 
 def parse_warning(what: str, text: str) -> WarningSignal:
-    """Read `[B|R|RB:]SIGNAL[@SECONDS]`; 60 s when not said.
+    """Read `[B|P|R:]SIGNAL[@SECONDS]`, with any of the prefixes; 60 s when not said.
 
     Raises:
         BadInput: malformed.
@@ -52,5 +56,6 @@ def parse_warning(what: str, text: str) -> WarningSignal:
         number=signal_number(what, match[2]),
         before_s=float(match[3] or _DEFAULT_S),
         script_only="B" in prefix,
+        at_preemption="P" in prefix,
         overlaps_reservations="R" in prefix,
     )

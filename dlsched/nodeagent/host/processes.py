@@ -169,6 +169,18 @@ def catches(pid: int, number: int) -> bool:
     return False
 
 
+def start_of_stack(pid: int) -> int:
+    """Return where a process's stack begins, the same address for copies by fork alone.
+
+    -1: not known.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[25]) or -1
+    except (OSError, IndexError):
+        return -1
+
+
 def _namespace(pid: int) -> str:
     try:
         return os.readlink(f"/proc/{pid}/ns/pid")

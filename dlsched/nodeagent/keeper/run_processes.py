@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from dlsched.nodeagent.keeper.stacks import Stacks
 from dlsched.nodeagent.keeper.suspension import Suspension
 from dlsched.nodeagent.ranks import child_process
 from dlsched.nodeagent.ranks.job_environment import build_environment, ranks_on_node
+from dlsched.nodeagent.ranks.job_signals import JobSignals
 from dlsched.nodeagent.ranks.leaving import Leaving
 from dlsched.nodeagent.ranks.master_port import HeldPort, port_of
 from dlsched.nodeagent.ranks.rank_calls import RankCalls
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 _KILL_AGAIN_S = 0.2
 _LAST_MESSAGES = 1000  # rounds of reading what ended processes have sent
+_PREEMPTIONS = (m.StopReason.PREEMPT, m.StopReason.MIGRATE, m.StopReason.RESIZE)
 _ALIVE = (protocol.Stage.RUNNING, protocol.Stage.STOPPING, protocol.Stage.KILLING)
 
 
@@ -50,6 +53,7 @@ class RunProcesses:
 
     Attributes:
         containment: holds all processes of the job.
+        signals: to these.
         calls: of `dlsched run`.
         turns: of the ranks, on GPUs that the run shares.
         shells: what clients are attached to.
@@ -81,6 +85,7 @@ class RunProcesses:
         self.containment: Containment = containment_of(facts.cgroup, namespace)
         self._children = Children(loop, self)
         self.calls = RankCalls(keeper)
+        self.signals = JobSignals(self.containment.members, lambda: self.calls.callers)
         self._used_by_others = Used()  # processes that are no rank of a call
         self.turns = RunTurns(keeper)
         self.shells = Shells(keeper, loop)
@@ -148,7 +153,6 @@ class RunProcesses:
             self._kill()
         warn_at = self._warn_at()
         if warn_at is not None and now >= warn_at:
-            self._has_warned = True
             self._warn()
         self.suspension.wake(now)
         self.calls.wake(now)
@@ -166,15 +170,16 @@ class RunProcesses:
             return None
         return since + limit - self._keeper.state.ran_s - self._spec.launch.warn_before_s
 
-    def _warn(self) -> None:
-        """Send the signal that warns of the time limit to the processes that have a handler."""
+    def _warn(self, not_to: Collection[int] = ()) -> bool:
+        """Send the job's warning to the processes that handle it; return whether there was any."""
+        self._has_warned = True
         launch = self._spec.launch
         if not launch.warn_script_only:
-            self._signal_handlers(launch.warn_signal, or_all=False)
-            return
+            return self.signals.send(launch.warn_signal, or_all=False, not_to=not_to)
         scripts = [each for each in self.containment.members() if each.pid in self._running]
         handling = [each for each in scripts if processes.catches(each.pid, launch.warn_signal)]
         processes.send(handling, launch.warn_signal)
+        return bool(handling)
 
     # -- starts --------------------------------------------------------------------------------
 
@@ -265,20 +270,23 @@ class RunProcesses:
             self._stacks.take(each for each in self._job.peers.values() if not each.is_foreign)
             return
         if number != signal.SIGTERM or self._keeper.state.stage is not protocol.Stage.STOPPING:
-            self._signal_handlers(number, or_all=True)
+            self.signals.send(number)
             return
+        self.calls.run_stops()
         self.shells.stops()
         self.turns.must_stop()
-        if not self._running:  # no process here could exit by itself, or all have exited
+        if not self._running:
             if self._ended_at is None:
                 self._code = self._code or (0 if self._exit_reported else 143)
-            self._kill()
-            return
+            if not self.calls.have_ranks:  # no process here could exit by itself
+                self._kill()
+                return
         stoppable = [
             each for each in self._job.able_to("stop") if not self.leaving.has_finished(each.pid)
         ]
+        warned = self._warns_of_preemption() and self._warn(not_to={e.pid for e in stoppable})
         if not stoppable:
-            self._send_term()
+            self._send_term(but_warned=warned)
             return
         reason = (self._keeper.state.stop or m.StopReason.PREEMPT).value
         grace_s = self._keeper.state.desired.grace_s
@@ -288,30 +296,26 @@ class RunProcesses:
         for peer in stoppable:
             peer.send_message(message)
 
-    def _send_term(self) -> None:
-        """Send TERM to all processes; what follows a finished training gets it for a cancel only.
+    def _warns_of_preemption(self) -> bool:
+        """Whether the job's signal is asked for at this stop, and has not been sent before."""
+        preempted = self._keeper.state.stop in _PREEMPTIONS
+        return preempted and self._spec.launch.warn_at_preemption and not self._has_warned
+
+    def _send_term(self, *, but_warned: bool) -> None:
+        """Send TERM; what follows a finished training gets it for a cancel only.
 
         A launcher between the keeper and the training would end the training at TERM.
+
+        Args:
+            but_warned: the job has got a signal in its place.
         """
         alive = {each.pid for each in self.containment.members()}
         finishing = any(map(self.leaving.has_finished, alive))
         if finishing and self._keeper.state.stop is not m.StopReason.CANCEL:
             return
         self.leaving.term_sent(clock.boottime(), alive)
-        self.containment.send(signal.SIGTERM)
-
-    def _signal_handlers(self, number: int, *, or_all: bool) -> None:
-        """Send a signal to the processes that have a handler for it.
-
-        A shell that waits for the training script then does not die of the script's own signal.
-        `or_all` sends it to all processes when none has a handler.
-        """
-        members = self.containment.members()
-        handling = [each for each in members if processes.catches(each.pid, number)]
-        if handling:
-            processes.send(handling, number)
-        elif or_all:
-            self.containment.send(number)
+        if not but_warned:
+            self.signals.ask_to_end()
 
     def _kill(self) -> None:
         """Kill all processes, and again soon; `_give_up_at` bounds the tries."""
@@ -334,6 +338,7 @@ class RunProcesses:
 
     def child_ended(self, pid: int, status: int, error: str, used: Used) -> None:
         """Note the end of a process: of a rank of `dlsched run`, a helper, or the job itself."""
+        self.signals.child_ended()
         if pid not in self._ranks:
             self._children.executed.discard(pid)  # asked of ranks only, and orphans are many
         of_node = bool(error) and status == child_process.NODE_FAULT
@@ -380,7 +385,7 @@ class RunProcesses:
 
     def _end_other_ranks(self) -> None:
         """End the other ranks on this node after one has failed: TERM, then KILL."""
-        self.containment.send(signal.SIGTERM)
+        self.signals.ask_to_end()
         grace_s = protocol.grace_of_peers_s(self._spec.desired.grace_s)
         self._kill_others_at = clock.boottime() + grace_s
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from dlsched.nodeagent.host.containment import Containment
 from dlsched.nodeagent.ranks.child_process import ProcessSpec
+from dlsched.nodeagent.ranks.job_signals import JobSignals
 from dlsched.nodeagent.ranks.launch_spec import KeeperSpec
 from dlsched.protocol.keeper import Event, KeeperState
 
@@ -15,6 +16,7 @@ class ProcessesInterface(Protocol):
     """The processes of one run on this node."""
 
     containment: Containment
+    signals: JobSignals
 
     def start_child(self, process: ProcessSpec) -> int:
         """Start one process of the job; return its id."""

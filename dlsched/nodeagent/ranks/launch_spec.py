@@ -30,6 +30,7 @@ class LaunchFacts:
     warn_signal: int = 0
     warn_before_s: float = 0.0
     warn_script_only: bool = False
+    warn_at_preemption: bool = False  # in place of TERM
     job_name: str = ""
     array_job: int | None = None
     array_task: int | None = None

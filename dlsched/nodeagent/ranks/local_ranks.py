@@ -58,6 +58,11 @@ class LocalRanks:
         self.input = SharedInput(keeper, on_input_taken)
 
     @property
+    def executing(self) -> bool:
+        """Whether any rank has not ended."""
+        return bool(self._pids)
+
+    @property
     def running(self) -> bool:
         """Whether any rank is left, or output of one."""
         return bool(self._pids or self._pipes or self._exits)
@@ -191,23 +196,22 @@ class LocalRanks:
             self._on_exit(rank, *self._exits.pop(rank))
 
     def send(self, number: int) -> None:
-        """Signal every rank and its descendants."""
-        for pid in list(self._pids):
-            found = processes.stat(pid)
-            members = processes.descendants(pid)
-            processes.send([found, *members] if found is not None else members, number)
+        """Signal every rank."""
+        if self._pids:
+            self._keeper.processes.signals.send(number, below=self._pids)
 
     def end_with_others(self) -> set[int]:
         """Send TERM now and KILL soon; return the ranks that had not ended by themselves."""
         found = {rank: processes.stat(pid) for pid, rank in self._pids.items()}
-        self.send(signal.SIGTERM)
         self._end_soon()
         return {rank for rank, each in found.items() if each is not None and each.state != "Z"}
 
     def _end_soon(self) -> None:
-        """Kill what is left after a grace period."""
+        """Send TERM, and kill what is left after a grace period, or at the end of the run's own."""
         if self._pids and self.kill_at is None:
-            self.kill_at = clock.boottime() + min(TERM_S, self._keeper.spec.desired.grace_s)
+            self._keeper.processes.signals.ask_to_end(self._pids)
+            if self._keeper.state.stop is None:
+                self.kill_at = clock.boottime() + min(TERM_S, self._keeper.spec.desired.grace_s)
 
     def stop(self) -> None:
         """Send TERM now and KILL soon, and drop the output: the caller is gone."""
@@ -218,9 +222,7 @@ class LocalRanks:
         self._paused.clear()
         self.input.close()
         self._report_exits()
-        if self._pids and self.kill_at is None:
-            self.send(signal.SIGTERM)
-            self._end_soon()
+        self._end_soon()
 
     def wake(self, now: float) -> None:
         """Kill the ranks if their grace period is over."""

@@ -31,7 +31,13 @@ NOTHING = Used()
 
 
 class Call:
-    """One caller's ranks on all nodes."""
+    """One caller's ranks on all nodes.
+
+    Attributes:
+        peer: the caller.
+        number: tells the calls of the run apart.
+        abandoned: the caller is gone.
+    """
 
     def __init__(
         self,
@@ -65,7 +71,7 @@ class Call:
         self._used_elsewhere = Used()  # by tasks on other nodes that have ended
         self._command: RankCommand | None = None
         self._began_at = self._ended_at = clock.wall()
-        self._abandoned = False
+        self.abandoned = False
         self._done = False
         self._input_sent, self._input_told = 0, 0  # bytes: from the caller, and taken by all ranks
         self._input_taken: dict[str, int] = {}  # bytes, by node with readers and live ranks
@@ -83,7 +89,7 @@ class Call:
         """Whether no rank is left, and the caller knows or is gone."""
         knows = self._done and not self._outgoing
         is_left = self.ranks.running or not all(each.over for each in self._elsewhere.values())
-        return (knows or self._abandoned) and not is_left
+        return (knows or self.abandoned) and not is_left
 
     def record(self, *, ends: bool = False) -> StepRecord:
         """Return the record of this call for accounting: its ranks, how it ended, what it used.
@@ -95,7 +101,7 @@ class Call:
         command = self._command
         assert command is not None, "it has begun"
         code, number = self._first_failure
-        has_ended = ends or self._abandoned
+        has_ended = ends or self.abandoned
         if has_ended and self._left and not (code or number):
             number = signal.SIGKILL
         used = self.ranks.used if ends else self.ranks.used + self._used_elsewhere
@@ -273,7 +279,9 @@ class Call:
         self._ended_at = clock.wall()
         if (code or number) and not any(self._first_failure):
             self._first_failure = (code, number)
-        if (code or number) and self._request.kill_on_bad_exit and not self._failed:
+        is_alone = self._request.kill_on_bad_exit and not self._failed
+        # those of a run that stops have their own TERM, and its grace
+        if (code or number) and is_alone and self._keeper.state.stop is None:
             self._failed = True
             self._end_all()
         if not self._left and not self._done:
@@ -370,7 +378,7 @@ class Call:
 
     def abandon(self) -> None:
         """End all ranks: the caller is gone."""
-        self._abandoned = True
+        self.abandoned = True
         self._outgoing.clear()
         self._end_elsewhere()
         self.ranks.stop()
@@ -378,7 +386,7 @@ class Call:
     # -- to the caller -------------------------------------------------------------------------
 
     def _send(self, message: words.Message, size: int = 0, rank: int = -1, event: int = 0) -> None:
-        if not self._abandoned:
+        if not self.abandoned:
             node = self._node_of.get(rank, "")
             self._outgoing.append((words.encode(message), size, node, event))
             self.flush()

@@ -80,6 +80,21 @@ class RankCalls:
         times += [*(call.deadline for call in self._calls.values()), self._shares.deadline]
         return min((time for time in times if time is not None), default=None)
 
+    @property
+    def callers(self) -> set[int]:
+        """The processes here that wait for ranks, by id."""
+        return {call.peer.pid for call in self._calls.values() if not call.abandoned}
+
+    @property
+    def have_ranks(self) -> bool:
+        """Whether a rank runs here, of a caller here or on another node."""
+        return any(each.executing for each in self._all_ranks())
+
+    def run_stops(self) -> None:
+        """Let the ranks have the grace period of the run."""
+        for each in self._all_ranks():
+            each.kill_at = None
+
     def _all_ranks(self) -> list[LocalRanks]:
         return [*(call.ranks for call in self._calls.values()), *self._shares.ranks]
 

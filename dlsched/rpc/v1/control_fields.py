@@ -315,6 +315,7 @@ MESSAGES = {
 170 in_place bool
 180 gpus_by_type string
 190 script_path string
+191 warn_at_preemption bool
 """,
     "JobView": """
 1 job int64

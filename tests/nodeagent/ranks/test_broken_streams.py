@@ -22,6 +22,7 @@ from dlsched.nodeagent.agent.gang_ranks import GangRanks
 from dlsched.nodeagent.host.used import Used
 from dlsched.nodeagent.keeper.framing import Frames, frame
 from dlsched.nodeagent.ranks.child_process import ProcessSpec
+from dlsched.nodeagent.ranks.job_signals import JobSignals
 from dlsched.nodeagent.ranks.launch_spec import KeeperSpec, LaunchFacts, RunFacts
 from dlsched.nodeagent.ranks.local_ranks import WINDOW
 from dlsched.nodeagent.ranks.rank_calls import RankCalls
@@ -117,7 +118,7 @@ class Node:
             node=m.NodeName(name), desired=desired, facts=RunFacts(), state_dir="/", run_dir="/",
             launch=LaunchFacts(user="u", uid=1, gid=1, slurm_environment=False),
         )  # fmt: skip
-        self.state = SimpleNamespace(stage=SimpleNamespace(value="running"))
+        self.state = SimpleNamespace(stage=SimpleNamespace(value="running"), stop=None)
         self.job_socket_path = ""
         self.processes = self
         self.ranks: list[Rank] = []
@@ -127,7 +128,8 @@ class Node:
         self.agent: GangRanks | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.died = asyncio.Event()
-        self.signals: list[int] = []  # that have come from the other node
+        self.got: list[int] = []  # signals that have come from the other node
+        self.signals = JobSignals(list, tuple)  # to no process
 
     # -- the keeper ----------------------------------------------------------------------------
 
@@ -257,7 +259,7 @@ class Stub:
     async def SignalRanks(  # noqa: N802
         self, request: node_pb2.RanksSignal, timeout: float
     ) -> node_pb2.SignalReply:
-        self._node.signals.append(request.number)
+        self._node.got.append(request.number)
         return node_pb2.SignalReply()
 
 
@@ -493,7 +495,7 @@ def test_a_call_that_begins_while_the_agent_is_away_begins_when_it_is_back() -> 
         assert len(cluster.ranks) == 1
         await cluster.end()
         assert [rank.read for _, rank in cluster.ranks] == [b"early", b"early"]
-        assert cluster.second.signals == [10]
+        assert cluster.second.got == [10]
         assert cluster.caller.codes == {0: 3, 1: 4}
 
     play(story)
