@@ -50,6 +50,7 @@ READS: dict[str, Callable[[Reads], object]] = {
     "checkpoints_of_ended": lambda r: r.checkpoints_of_ended(doomed=True),
     "removable_jobs": lambda r: r.removable_jobs(1e9, 10),
     "has_old_lines": lambda r: r.has_old_lines(1e9),
+    "failed_starts": lambda r: r.failed_starts(0.0, 1e9),
     "predictions": lambda r: r.predictions(JobId(1)),
     "predicted_starts": lambda r: r.predicted_starts(),
     "usage": lambda r: r.usage(since=0.0, live=[RunId("run-1-1")]),
