@@ -138,7 +138,7 @@ def artifact2016(workload: Workload) -> Profile:
     """
     if len(set(workload.capacity)) > 1 or len(workload.capacity) > RESOURCES:
         raise BadInput(
-            f"compat artifact2016: the cluster has as much of each of up to {RESOURCES} resources"
+            f"compat artifact2016: at most {RESOURCES} resources, and the same capacity of each"
         )
     late = [job for job in workload.jobs if job.arrival != int(job.arrival)]
     if late:

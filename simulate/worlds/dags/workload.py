@@ -40,7 +40,7 @@ class Workload:
     jobs: Sequence[Dag]
 
     def in_whole_units(self) -> Workload:
-        """The same in units in which all numbers are whole and the cluster has as much of each.
+        """The same in units such that all numbers are whole and all capacities are equal.
 
         So a score that adds resources counts each as a part of the cluster's.
         """

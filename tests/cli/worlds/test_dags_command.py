@@ -151,7 +151,7 @@ def test_a_wrong_option_is_one_line(
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("gpu = 4\n", "gpu = 4\ncpu = 8\n", "as much of each of up to 6 resources"),
+        ("gpu = 4\n", "gpu = 4\ncpu = 8\n", "at most 6 resources, and the same capacity of each"),
         ("arrival = 0.0", "arrival = 0.5", "job wide arrives at 0.5; arrivals are whole seconds"),
         ("gpu = 3", "gpu = 0.125", "job wide: stage 1: demands have two decimals"),
     ],
