@@ -19,7 +19,7 @@ from dlsched.rpc.v1 import control_pb2, node_pb2, run_pb2
 if TYPE_CHECKING:
     from dlsched.daemon.cluster import Cluster
     from dlsched.db.contents import JobContent
-from dlsched.db.records import JobSpec
+from dlsched.db.records import JobBody, JobSpec
 
 _OF_NODES = re.compile(r"%\d{0,2}(.)")  # in an expanded pattern
 _NODE_RANK = re.compile(r"%([%n])")  # in an expanded pattern, where %% is a percent sign
@@ -127,6 +127,12 @@ def output_request(
     )
 
 
+def _of_site(cluster: Cluster, body: JobBody) -> dict[str, str]:
+    """Variables that say what the site has chosen, where the job says nothing else."""
+    kills = cluster.settings.cluster.kill_on_bad_exit and body.slurm_environment
+    return {"SLURM_KILL_BAD_EXIT": "1"} if kills else {}
+
+
 def launch_spec(
     cluster: Cluster, job: Job, run: Run, content: JobContent
 ) -> control_pb2.LaunchSpec:
@@ -142,7 +148,11 @@ def launch_spec(
         script=content.script,
         environment=[
             control_pb2.EnvironmentVariable(name=name, value=value)
-            for name, value in {**content.environment, **spec.parameters}.items()
+            for name, value in {
+                **_of_site(cluster, body),
+                **content.environment,
+                **spec.parameters,
+            }.items()
         ],
         output=output_pattern(job.job, spec),
         error=expand_pattern(body.error, job.job, spec),

@@ -57,6 +57,7 @@ class ClusterSection(_Section):
 
     name: Name = "cluster"
     fence: Literal["hold", "lease"] = "lease"
+    kill_on_bad_exit: bool = False  # do all tasks of `srun` end when one fails?
 
 
 class DaemonSection(_Section):

@@ -53,6 +53,7 @@ class Arguments(argparse.ArgumentParser):
         found, rest = self.parse_known_args(todo)
         if rest:
             raise BadInput(f"{rest[0]}: not supported; --help lists what is")
+        _check_cluster(found.clusters)
         return found
 
     def read_around(self, words: Sequence[str]) -> tuple[Any, list[str]]:
@@ -65,11 +66,26 @@ class Arguments(argparse.ArgumentParser):
         for word in rest:
             if word.startswith("-"):
                 raise BadInput(f"{word}: not supported; --help lists what is")
+        _check_cluster(found.clusters)
         return found, rest
 
     def error(self, message: str) -> NoReturn:
         """Refuse."""
         raise BadInput(message)
+
+
+def _check_cluster(text: str | None) -> None:
+    """Refuse other clusters than the present one.
+
+    Raises:
+        BadInput: one is named.
+    """
+    names = {name.strip() for name in (text or "").split(",")} - {"", "all"}
+    if names:
+        from dlsched.cli.slurm.cluster import cluster_name  # noqa: PLC0415  # few name it
+
+        for other in sorted(names - {cluster_name()}):
+            raise BadInput(f"-M {shorten(other)}: this is cluster {cluster_name()}, and no other")
 
 
 def joined(values: Sequence[str] | None) -> list[str]:

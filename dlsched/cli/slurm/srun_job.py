@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlsched.cli.slurm.allocations import StartLimit, say_how, start_limit
 from dlsched.client.daemon_client import Client, filter_of
 from dlsched.client.errors import RequestRefused
 from dlsched.client.job_ids import JobName
@@ -29,7 +30,11 @@ _INTERRUPTED = 130
 
 
 def run_as_job(
-    layer: Mapping[str, str], step: Sequence[str], argv: Sequence[str], reads: str
+    layer: Mapping[str, str],
+    step: Sequence[str],
+    argv: Sequence[str],
+    reads: str,
+    within_s: float | None = None,
 ) -> int:
     """Run a command as a job; return its exit code.
 
@@ -38,6 +43,7 @@ def run_as_job(
         step: options of the tasks, as words.
         argv: the command.
         reads: which tasks read the standard input of this program, as `srun --input` says it.
+        within_s: how long it may wait for its start, in seconds; None: for ever.
 
     Raises:
         DlschedError: the job is refused.
@@ -54,11 +60,11 @@ def run_as_job(
         print(f"srun: {note}", file=sys.stderr)
     is_read = (reads == "all" or reads.isdigit()) and caller_input.find() is not None
     run = _run_with_input if is_read else _run_without_input
-    with Client() as cluster:
-        return run(cluster, found)
+    with Client() as cluster, start_limit("srun", within_s) as limit:
+        return run(cluster, found, limit)
 
 
-def _run_with_input(cluster: Client, wanted: Submission) -> int:
+def _run_with_input(cluster: Client, wanted: Submission, limit: StartLimit) -> int:
     """Run a job whose input and output go through this program, and its errors through a file."""
     from dlsched.cli.jobs.interactive import SRUN, run_interactive  # noqa: PLC0415
 
@@ -67,22 +73,24 @@ def _run_with_input(cluster: Client, wanted: Submission) -> int:
 
         def submitted(job: int) -> None:
             jobs.append(job)
+            limit.begin(job)
             meanwhile.callback(_remove_files, wanted, job)
             meanwhile.enter_context(_told_of(job))
 
         words = replace(SRUN, waits=())
         code = run_interactive(cluster, wanted, words, needs_terminal=False, submitted=submitted)
-        _say_how(cluster.wait_for(jobs[0]))
+        _say_how(cluster.wait_for(jobs[0]), limit)
     return code
 
 
-def _run_without_input(cluster: Client, wanted: Submission) -> int:
+def _run_without_input(cluster: Client, wanted: Submission, limit: StartLimit) -> int:
     """Run a job whose output and errors go through files."""
     from dlsched.cli.jobs.submitted import print_warnings  # noqa: PLC0415
 
     reply = cluster.submit_all([wanted])
     print_warnings(reply, "srun")
     job = reply.jobs[0].job
+    limit.begin(job)
     try:
         with _told_of(job):
             _print(cluster, job, 1)
@@ -93,7 +101,7 @@ def _run_without_input(cluster: Client, wanted: Submission) -> int:
         return _INTERRUPTED
     finally:
         _remove_files(wanted, job)
-    _say_how(ended)
+    _say_how(ended, limit)
     return ended.exit_status
 
 
@@ -146,9 +154,7 @@ def _say_queued(job: int) -> None:
             print(f"srun: job {job} queued and waiting for resources", file=sys.stderr)
 
 
-def _say_how(ended: Job) -> None:
-    """Say how a job ended that did not end by itself."""
-    if ended.state not in ("COMPLETED", "FAILED") or ended.reason:
-        by = f" by {ended.cancelled_by}" if ended.cancelled_by else ""
-        why = f" ({ended.reason})" if ended.reason else ""
-        print(f"srun: error: job {ended.job_id}: {ended.state}{by}{why}", file=sys.stderr)
+def _say_how(ended: Job, limit: StartLimit) -> None:
+    """Say how a job ended that did not end by itself; `limit` has said so itself."""
+    if not limit.is_over:
+        say_how("srun", ended)

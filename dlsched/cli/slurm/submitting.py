@@ -4,29 +4,38 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from dlsched.cli.output.closed_output import told_jobs
+from dlsched.cli.slurm.input_variables import read_variables
 from dlsched.client.submission.directives import idle_note, take_option
-from dlsched.client.submission.options import BY_NAME, merged, put_typed
-from dlsched.client.submission.values import word_of
+from dlsched.client.submission.options import BY_WORD, merged, put_typed
 from dlsched.core.errors import BadInput, shorten
+from dlsched.job.srun.options import NOTED, Given, WrongUse, option_of
+from dlsched.job.srun.options import OPTIONS as STEP_OPTIONS
 from dlsched.jobs.fields import OPTIONS
 
 if TYPE_CHECKING:
+    from dlsched.client.daemon_client import Client
+    from dlsched.client.submission.request import Submission
     from dlsched.rpc.v1.control_pb2 import SubmitReply
 
-_OWN = {"--wrap": True, "--test-only": False, "--ignore-unknown-directives": False, "--pty": False}
-_OF_SRUN = {
-    "--jobid": True,  # a command inside a running job
-    "--overlap": False,
-    "--input": True,
-    "-i": True,
-    "--wait": True,  # how long after its first task a step ends
-    "-W": True,
+# what a command itself does; whether a value follows it
+_OWN: dict[str, dict[str, bool]] = {
+    "sbatch": {
+        "--wrap": True,
+        "--test-only": False,
+        "--ignore-unknown-directives": False,
+        "--pty": False,
+    },
+    "srun": {"--test-only": False},
+    "salloc": {"--no-shell": False},
 }
-_OF_STEPS = {"-l", "--label", "-K", "-K0", "-K1", "--kill-on-bad-exit", "-u", "--unbuffered"}
+# of a step too, but `srun` outside of a job does them itself
+_OF_CALL = {"input", "jobid", "pty", "immediate", "quiet", "help"}
+_OF_STEP_TOO = {"input", "wait"}  # as submissions know them, they mean something else
 _PURPOSES = {
     "sbatch": "Submit a script; #SBATCH lines may hold the same options.",
     "srun": "Run a command as a job of its own, with its output here.",
@@ -40,10 +49,21 @@ _OWN_HELP = {
     "srun": {
         "--pty": "With a terminal.",
         "-i --input": "What tasks read: all (the default), none, a task, a file.",
+        "-I --immediate": "Give up unless it starts within so many seconds (1).",
+        "--jobid": "As tasks of this running job.",
+        "--test-only": "Say when the job would start, and submit nothing.",
     },
-    "salloc": {},
+    "salloc": {
+        "--no-shell": "Only allocate; srun --jobid uses it, scancel gives it back.",
+        "-I --immediate": "Give up unless it starts within so many seconds (1).",
+    },
 }
-_VARIABLES = {"TIMELIMIT": "time", "JOB_NAME": "name", "ARRAY_INX": "array"}
+_FLAGS = {"--pty", "--test-only", "--no-shell"}
+# variables of a job that say how many tasks its steps have, and their GPUs
+_TASKS_OF_JOB = (
+    *("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE", "SLURM_NTASKS_PER_GPU"),
+    *("SLURM_GPUS_PER_TASK", "SLURM_GPU_BIND", "DLSCHED_NTASKS", "DLSCHED_NTASKS_PER_NODE"),
+)
 
 
 def sbatch(words: Sequence[str]) -> int:
@@ -52,32 +72,45 @@ def sbatch(words: Sequence[str]) -> int:
     from dlsched.cli.jobs.submitted import print_warnings  # noqa: PLC0415
     from dlsched.client.daemon_client import Client  # noqa: PLC0415  # gRPC comes with it
 
-    layer, own, rest = _read("sbatch", words)
-    if "--wrap" in own and rest:
+    said = _read("sbatch", words)
+    if "--wrap" in said.own and said.rest:
         raise BadInput("give a script or --wrap, not both")
-    if "--pty" in own:
+    if "--pty" in said.own:
         raise BadInput("--pty: a script has no terminal; salloc or srun --pty gives one")
     found = one_job(
-        rest or ["-"],
-        merged(layer, _from_variables(os.environ)),
-        wrap=own.get("--wrap"),
-        ignore_unknown="--ignore-unknown-directives" in own,
+        said.rest or ["-"],
+        said.layer,
+        wrap=said.own.get("--wrap"),
+        ignore_unknown="--ignore-unknown-directives" in said.own,
         truncates=True,
     )
     if not found.request.output:
         found.request.output = "slurm-%A_%a.out" if found.request.array else "slurm-%j.out"
-    for note in found.notes:
-        print(f"sbatch: {note}", file=sys.stderr)
+    _print_notes("sbatch", found)
     with Client() as cluster:
-        reply = cluster.submit_all([found], test_only="--test-only" in own)
+        if "--test-only" in said.own:
+            return _test("sbatch", cluster, found)
+        reply = cluster.submit_all([found])
         print_warnings(reply, "sbatch")
-        if "--test-only" in own:
-            print(f"sbatch: {_trial(reply)}; nothing was submitted", file=sys.stderr)
-            return 0
         job = reply.jobs[0].job
         with told_jobs([job], "sbatch"):
             print(job if found.parsable else f"Submitted batch job {job}")
         return wait_for_end(cluster, reply) if found.wait else 0
+
+
+def _print_notes(name: str, wanted: Submission) -> None:
+    for note in wanted.notes:
+        print(f"{name}: {note}", file=sys.stderr)
+
+
+def _test(name: str, cluster: Client, wanted: Submission) -> int:
+    """Say when a job would start, and submit nothing."""
+    from dlsched.cli.jobs.submitted import print_warnings  # noqa: PLC0415
+
+    reply = cluster.submit_all([wanted], test_only=True)
+    print_warnings(reply, name)
+    print(f"{name}: {_trial(reply)}; nothing was submitted", file=sys.stderr)
+    return 0
 
 
 def _trial(reply: SubmitReply) -> str:
@@ -92,29 +125,56 @@ def _trial(reply: SubmitReply) -> str:
 
 def srun(words: Sequence[str]) -> int:
     """Run a command as a job of its own, with its output here; with `--pty`, on a terminal."""
-    layer, own, rest = _read("srun", words)
-    if not rest:
+    said = _read("srun", words)
+    of_step = said.step.said
+    if not said.rest:
         raise BadInput("no command to run")
-    if "--jobid" in own:
-        return _inside(own["--jobid"], layer, rest)
-    if "--pty" in own:
-        return _interactive(layer, rest, "SRUN")
+    own_job = os.environ.get("SLURM_JOB_ID", "") or os.environ.get("SLURM_JOBID", "")
+    is_on_terminal = "pty" in of_step and os.isatty(0) and os.isatty(1)
+    if "pty" in of_step and not is_on_terminal:
+        print("srun: standard input and output are no terminal: without --pty", file=sys.stderr)
+    if job := of_step.get("jobid", own_job):
+        options = words[: len(words) - len(said.rest)]
+        kept = [word for word in options if is_on_terminal or word != "--pty"]
+        _inside(job, said, kept, is_on_terminal=is_on_terminal)
+    if "--test-only" in said.own:
+        from dlsched.cli.jobs.submit import one_job  # noqa: PLC0415
+        from dlsched.client.daemon_client import Client  # noqa: PLC0415  # gRPC comes with it
+
+        with Client() as cluster:
+            return _test("srun", cluster, one_job(said.rest, said.layer, is_command=True))
+    within_s = _start_within_s(said)
+    if is_on_terminal:
+        return _interactive(said, "SRUN", within_s)
     from dlsched.cli.slurm.srun_job import run_as_job  # noqa: PLC0415  # gRPC comes with it
 
-    step = [word for word in words[: len(words) - len(rest)] if word.split("=")[0] in _OF_STEPS]
-    if "--wait" in own or "-W" in own:
-        step += ["--wait", own.get("--wait") or own["-W"]]
-    return run_as_job(layer, step, rest, own.get("--input") or own.get("-i") or "all")
+    reads = of_step.get("input") or "all"
+    for key in _OF_CALL & of_step.keys():
+        del of_step[key]
+    return run_as_job(said.layer, said.step.words(), said.rest, reads, within_s)
 
 
-def _inside(job: str, layer: Mapping[str, str], command: Sequence[str]) -> NoReturn:
-    """Run a command beside what a running job does, with the job's environment and GPUs."""
-    further = [word_of(key) for key in layer if key not in ("nodelist", "nodes", "ntasks")]
-    if further or any(layer.get(key, "1") != "1" for key in ("nodes", "ntasks")):
-        what = further[0] if further else "more than one task"
-        raise BadInput(f"--jobid: {what}: a running job is entered by one process on one node")
-    where = ["--node", layer["nodelist"]] if "nodelist" in layer else []
-    _dlsched("attach", job, *where, "--", *command)
+def _start_within_s(said: _Said, variable: str = "") -> float | None:
+    """The seconds of `--immediate`, or of a variable; None: it may wait for ever."""
+    text = said.step.said.get("immediate", "") or os.environ.get(variable, "")
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise BadInput(f"--immediate={shorten(text)}: not a whole number of seconds")
+    return float(text) or 1.0
+
+
+def _inside(job: str, said: _Said, options: Sequence[str], *, is_on_terminal: bool) -> NoReturn:
+    """Start tasks beside what a running job does, by `srun` on its first node.
+
+    As in Slurm, what the job says of tasks does not count: without `-n` one runs on each node.
+    """
+    node = said.layer.get("nodelist", "") if is_on_terminal else ""
+    where = ["--node", node] if node else []
+    here = [] if "chdir" in said.layer else [f"--chdir={os.getcwd()}"]
+    unset = [f"--unset={name}" for name in _TASKS_OF_JOB]
+    srun = ["env", *unset, "srun", "--overlap", *here, *options, *said.rest]
+    _dlsched("attach", job, *where, "--", *srun)
 
 
 def salloc(words: Sequence[str]) -> int:
@@ -122,64 +182,124 @@ def salloc(words: Sequence[str]) -> int:
 
     So does Slurm where it is configured with `use_interactive_step`. A command needs no terminal.
     """
-    layer, _, rest = _read("salloc", words)
-    return _interactive(layer, rest, "SALLOC", needs_terminal=not rest)
+    said = _read("salloc", words)
+    within_s = _start_within_s(said, "SALLOC_IMMEDIATE")
+    if "--no-shell" not in said.own:
+        return _interactive(said, "SALLOC", within_s, needs_terminal=not said.rest)
+    if said.rest:
+        raise BadInput(f"--no-shell: no command is run: {shorten(said.rest[0])}")
+    from dlsched.cli.jobs.submit import one_job  # noqa: PLC0415
+    from dlsched.cli.slurm.allocations import hold  # noqa: PLC0415  # gRPC comes with it
+
+    layer = {"name": "no-shell", "requeue": "no", **said.layer}
+    wanted = one_job(["sleep", "infinity"], layer, is_command=True)
+    wanted.request.output = os.devnull
+    _print_notes("salloc", wanted)
+    return hold(wanted, within_s)
 
 
 def _interactive(
-    layer: dict[str, str], command: Sequence[str], words: str, *, needs_terminal: bool = True
+    said: _Said, words: str, within_s: float | None, *, needs_terminal: bool = True
 ) -> int:
     from dlsched.cli.jobs import interactive  # noqa: PLC0415
     from dlsched.cli.jobs.submit import interactive_job  # noqa: PLC0415
+    from dlsched.cli.slurm.allocations import start_limit  # noqa: PLC0415
     from dlsched.client.daemon_client import Client  # noqa: PLC0415
 
     spoken: interactive.Words = getattr(interactive, words)
-    wanted = interactive_job(command, layer)
-    for note in wanted.notes:
-        print(f"{spoken.name}: {note}", file=sys.stderr)
-    with Client() as cluster:
-        return interactive.run_interactive(cluster, wanted, spoken, needs_terminal=needs_terminal)
+    wanted = interactive_job(said.rest, said.layer)
+    _print_notes(spoken.name, wanted)
+    with Client() as cluster, start_limit(spoken.name, within_s) as limit:
+        code = interactive.run_interactive(
+            cluster, wanted, spoken, needs_terminal=needs_terminal, submitted=limit.begin
+        )
+    return 1 if limit.is_over else code
 
 
 def _dlsched(*words: str) -> NoReturn:
     os.execv(sys.executable, [sys.executable, "-I", "-m", "dlsched", *words])
 
 
-def _read(name: str, words: Sequence[str]) -> tuple[dict[str, str], dict[str, str], list[str]]:
-    """The options as a layer, the options of the command itself, and the other words.
+@dataclass(slots=True, kw_only=True)
+class _Said:
+    """A command line.
+
+    Attributes:
+        layer: options of the job by key, also those that variables say.
+        own: of the command itself, by word.
+        step: of the tasks that `srun` starts in the job.
+        rest: the other words.
+    """
+
+    layer: dict[str, str] = field(default_factory=dict)
+    own: dict[str, str] = field(default_factory=dict)
+    step: Given = field(default_factory=Given)
+    rest: list[str] = field(default_factory=list)
+
+
+def _read(name: str, words: Sequence[str]) -> _Said:
+    """Read a command line and the variables of the command.
 
     Raises:
         BadInput: an option that is not known, or a malformed one.
     """
-    layer: dict[str, str] = {}
-    own: dict[str, str] = {}
+    said = _Said()
     idle: dict[str, None] = {}
-    known = {**_OWN, **(_OF_SRUN if name == "srun" else {})}
     todo = list(words)
     while todo and todo[0].startswith("-") and todo[0] not in ("-", "--"):
         word, equals, value = todo[0].partition("=")
         if word in ("-h", "--help"):
             _show_help(name)
-        if word in known:
+        if word in _OWN[name]:
             del todo[0]
-            if known[word] and not equals:
+            if _OWN[name][word] and not equals:
                 if not todo:
                     raise BadInput(f"{word}: needs a value")
                 value = todo.pop(0)
-            own[word] = value
-            continue
-        given = take_option(todo, is_slurm=True)
-        if given.option is not None:
-            put_typed(layer, given.option, given.word, given.value)
-        if given.idle:
-            idle[given.idle] = None
-        elif given.option is None and (name != "srun" or given.word not in _OF_STEPS):
-            raise BadInput(f"{shorten(given.word)}: not supported")
+            said.own[word] = value
+        elif _is_of_step(name, todo[0]):
+            try:
+                said.step.take(todo)
+            except WrongUse as error:
+                raise BadInput(str(error)) from None
+        else:
+            given = take_option(todo, is_slurm=True)
+            if given.option is not None:
+                put_typed(said.layer, given.option, given.word, given.value)
+            if given.idle:
+                idle[given.idle] = None
+            elif given.option is None:
+                raise BadInput(f"{shorten(given.word)}: not supported")
+    said.rest = todo[1:] if todo[:1] == ["--"] else todo
     if todo[:1] == [":"] or (name != "sbatch" and ":" in todo):  # as Slurm takes it
         raise BadInput(":: heterogeneous jobs are not supported; submit each part as its own job")
-    for note in idle_note(name, idle):
+    _add_variables(name, said, idle)
+    return said
+
+
+def _add_variables(name: str, said: _Said, idle: dict[str, None]) -> None:
+    """Add what variables say, and print the note that names all that has no effect."""
+    from_variables, without_effect = read_variables(name, os.environ, said.layer)
+    said.layer = merged(said.layer, from_variables)
+    if name == "srun":
+        of_job = [each.key for each in STEP_OPTIONS if not _is_of_step(name, each.words[-1])]
+        said.step.fill(os.environ, of_job)
+    idle.update(dict.fromkeys([*said.step.noted, *without_effect]))
+    for note in [] if "quiet" in said.step.said else idle_note(name, idle):
         print(note, file=sys.stderr)
-    return layer, own, todo[1:] if todo[:1] == ["--"] else todo
+
+
+def _is_of_step(name: str, word: str) -> bool:
+    """Whether an option says something of tasks that a submission does not know."""
+    key = option_of(word)
+    if name == "salloc":
+        return key in ("immediate", "quiet")
+    if name != "srun":
+        return False
+    head = word.partition("=")[0] if word.startswith("--") else word[:2]
+    option = BY_WORD.get(head)
+    is_of_job = option is not None and option.slurm
+    return key in _OF_STEP_TOO or (not is_of_job and (key is not None or head in NOTED))
 
 
 def _show_help(name: str) -> NoReturn:
@@ -191,21 +311,9 @@ def _show_help(name: str) -> NoReturn:
     page.usage = f"{name} [OPTION]... {what}"
     own = {tuple(words.split()): help_ for words, help_ in _OWN_HELP[name].items()}
     for words, help_ in own.items():
-        page.option(*words, flag=not {**_OWN, **_OF_SRUN}[words[0]], help=help_)
+        page.option(*words, flag=words[0] in _FLAGS, help=help_)
     for each in OPTIONS:
         if each.slurm and each.words not in own:
             page.option(*each.words, flag=each.kind == "flag", help=each.help.replace("%", "%%"))
     page.print_help()
     raise SystemExit(0)
-
-
-def _from_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """The layer of SBATCH_… variables; those that name no option here are left out."""
-    layer: dict[str, str] = {}
-    for variable, text in variables.items():
-        if variable.startswith("SBATCH_"):
-            name = variable.removeprefix("SBATCH_")
-            option = BY_NAME.get(_VARIABLES.get(name, name.lower()))
-            if option is not None and option.slurm:
-                put_typed(layer, option, f"environment variable {variable}", text)
-    return layer

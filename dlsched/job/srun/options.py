@@ -5,12 +5,12 @@ An option that is in neither table is refused by its name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dlsched.job.errors import JobError
 
-__all__ = ["NOTED", "OPTIONS", "Given", "Option", "WrongUse", "help_page", "read"]
+__all__ = ["NOTED", "OPTIONS", "Given", "Option", "WrongUse", "help_page", "option_of", "read"]
 
 
 class WrongUse(JobError):
@@ -71,9 +71,12 @@ OPTIONS = (
         variable="SLURM_GPU_BIND",
     ),
     _of("--overlap", "Share GPUs with other calls.", variable="SLURM_OVERLAP"),
-    _of("-I --immediate", "Give up unless it starts within so many seconds (1).", "S", "1"),
+    _of(
+        "-I --immediate", "Give up unless it starts within so many seconds (1).", "S", "1",
+        variable="SLURM_IMMEDIATE",
+    ),
     _of("-t --time", "End the tasks after so long.", "TIME", variable="SLURM_TIMELIMIT"),
-    _of("--export", "ALL, NONE, NAME,NAME=VALUE,…", "LIST"),
+    _of("--export", "ALL, NONE, NAME,NAME=VALUE,…", "LIST", variable="SLURM_EXPORT_ENV"),
     _of(
         "-o --output", "For the output: %t %N %n %j %s.", "FILE", variable="SLURM_STDOUTMODE",
     ),
@@ -101,7 +104,7 @@ OPTIONS = (
         "-W --wait", "End all tasks so many seconds after the first one has ended (0: never).",
         "S", variable="SLURM_WAIT",
     ),
-    _of("-D --chdir", "Where the tasks start.", "FOLDER"),
+    _of("-D --chdir", "Where the tasks start.", "FOLDER", variable="SLURM_WORKING_DIR"),
     _of("-Q --quiet", "Without notes."),
     _of("-h --help --usage", "Show this and exit."),
     # so it is here without them
@@ -158,6 +161,37 @@ class Given:
         """What said it, for errors."""
         return self.variables.get(key) or f"--{key.replace('_', '-')}"
 
+    def take(self, todo: list[str]) -> None:
+        """Take the option that comes first off a list of words, with its value.
+
+        Raises:
+            WrongUse: it is not known, or its value is missing or too much.
+        """
+        _take(self, todo.pop(0), todo)
+
+    def fill(self, environment: Mapping[str, str], left_out: Collection[str] = ()) -> None:
+        """Take what variables say of options that are not given, but for keys that are left out."""
+        for option in OPTIONS:
+            text = environment.get(option.variable, "") if option.variable else ""
+            if text and option.key not in self.said and option.key not in left_out:
+                if not option.takes and text.lower() in ("0", "no"):
+                    continue
+                self.said[option.key] = text
+                self.variables[option.key] = option.variable
+
+    def words(self) -> list[str]:
+        """The options as words of a command line."""
+        takes = {option.key for option in OPTIONS if option.takes}
+        names = {key: f"--{key.replace('_', '-')}" for key in self.said}
+        return [names[key] + (f"={self.said[key]}" if key in takes else "") for key in self.said]
+
+
+def option_of(word: str) -> str | None:
+    """The key of a word's option, with or without a value in it; None: it is not known."""
+    name = word.partition("=")[0] if word.startswith("--") else word[:2]
+    option = _BY_WORD.get(name)
+    return None if option is None else option.key
+
 
 def read(words: Sequence[str], environment: Mapping[str, str]) -> Given:
     """Read a command line; what it leaves open, variables say.
@@ -167,23 +201,15 @@ def read(words: Sequence[str], environment: Mapping[str, str]) -> Given:
     """
     given = Given()
     todo = list(words)
-    while todo and todo[0].startswith("-") and todo[0] != "-":
-        word = todo.pop(0)
-        if word == "--":
-            break
-        _take(given, word, todo)
+    while todo and todo[0].startswith("-") and todo[0] not in ("-", "--"):
+        given.take(todo)
+    del todo[: todo[:1] == ["--"]]
     given.command = todo
     if ":" in todo:
         raise WrongUse(
             ":: heterogeneous steps are not supported; start each part with its own srun"
         )
-    for option in OPTIONS:
-        text = environment.get(option.variable, "") if option.variable else ""
-        if text and option.key not in given.said:
-            if not option.takes and text.lower() in ("0", "no"):
-                continue
-            given.said[option.key] = text
-            given.variables[option.key] = option.variable
+    given.fill(environment)
     return given
 
 

@@ -392,6 +392,22 @@ def test_a_step_ends_with_its_last_task_unless_it_is_told_otherwise(
     assert (done.returncode, done.stdout) == (code, out), done.stderr
 
 
+def test_a_site_says_whether_the_first_failure_ends_a_step(login: LoginNode) -> None:
+    (login.home / "step.sh").write_text(ENDLESS)
+    path = login.cluster.folder / "dlsched.toml"
+    before = path.read_text()
+    path.write_text(f"{before}[cluster]\nkill_on_bad_exit = true\n")
+    login.cluster.cli("admin", "reload")
+    try:
+        assert login.run("srun --gpus=1 -n 2 bash step.sh").returncode == 3
+        (login.home / "step.sh").write_text(FIRST)
+        kept = login.run("srun -K0 --gpus=1 -n 2 bash step.sh")
+    finally:
+        path.write_text(before)
+        login.cluster.cli("admin", "reload")
+    assert (kept.returncode, kept.stdout) == (3, "rank0-done\n")
+
+
 def test_srun_outside_of_a_job_knows_when_its_step_ends(login: LoginNode) -> None:
     (login.home / "first.sh").write_text(FIRST)
     (login.home / "endless.sh").write_text(ENDLESS)
@@ -553,10 +569,10 @@ def test_srun_enters_a_running_job(login: LoginNode) -> None:
     login.cluster.until_begun(job)
     line = f"srun --jobid={job} --overlap bash -c 'echo $SLURM_JOB_ID on $SLURMD_NODENAME; exit 3'"
     done = login.run(line)
-    assert (done.returncode, done.stdout) == (3, f"{job} on n1\n")
-    refused = login.run(f"srun --jobid={job} --gpus=1 hostname")
-    assert refused.returncode == 2
-    assert "--jobid: --gpus: a running job is entered by one process" in refused.stderr
+    assert done.returncode == 3
+    assert done.stdout == f"{job} on n1\ndlsched: run: rank 0 on n1: exit code 3\n"
+    two = login.typed(f"srun --jobid={job} -n 2 -l echo there")
+    assert sorted(two.splitlines()) == ["0: there", "1: there"]
     assert login.typed(f"sacct -n -P -o jobid,state -j {job}.batch") == f"{job}.batch|RUNNING\n"
     step = login.run(f"scancel {job}.0")
     assert step.returncode == 2

@@ -27,7 +27,6 @@ def config_lines(status: StatusReply) -> Iterator[str]:
         "JobAcctGatherType": "jobacct_gather/dlsched",
         "JobFileAppend": "0",
         "JobRequeue": "1",
-        "KillOnBadExit": "0",
         "MinJobAge": f"{ENDED_WITHIN_S:.0f} sec",
         "PriorityType": f"priority/{status.policy}",
         "SchedulerType": f"sched/{status.policy}",
