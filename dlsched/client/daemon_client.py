@@ -7,12 +7,12 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dlsched.client.connection import Connection
 from dlsched.client.daemon_address import find_daemon
 from dlsched.client.errors import ConnectionLost, RequestRefused, Unavailable
-from dlsched.core.errors import BadInput, shorten
+from dlsched.core.errors import BadInput, DlschedError, plural, shorten
 from dlsched.record import Record
 from dlsched.rpc import messages
 
@@ -49,6 +49,7 @@ ACTIONS = {
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,100}", re.ASCII)
 # Repeating these actions has a further effect.
 _ONCE = {"requeue", "signal"}
+ACTED_AT_ONCE = 1000  # jobs that one call changes: it answers within a second or two
 _NODE_ACTIONS = {
     "drain": messages.NODE_ACTION_DRAIN,
     "resume": messages.NODE_ACTION_RESUME,
@@ -242,6 +243,17 @@ class Client:
         reply = self._connection.ask("Show", request, repeatable=True)
         return [detail_of(each) for each in reply.jobs], max(reply.total, len(reply.jobs))
 
+    def order(self) -> tuple[str, list[int], dict[str, list[float]]]:
+        """Return the order of all waiting jobs.
+
+        Returns:
+            the policy, the ids of the jobs, the first first, and the policy's numbers of each by
+            name; NaN: it has none.
+        """
+        request = messages.ShowRequest(filter=messages.Filter(), order_only=True)
+        found = self._connection.ask("Show", request, repeatable=True).order
+        return found.policy, list(found.jobs), {t.name: list(t.values) for t in found.terms}
+
     def scripts(self, chosen: messages.Filter) -> dict[int, bytes]:
         """Return the scripts of at most 100 jobs, as far as the caller may see them."""
         request = messages.ShowRequest(filter=chosen)
@@ -299,11 +311,13 @@ class Client:
             [unsaved_of(each) for each in reply.unsaved],
         )
 
-    def usage(self, *, by_user: bool = False, since: float | None = None) -> list[Usage]:
-        """Return GPU time by account, or by user."""
+    def usage(
+        self, *, by: Literal["vc", "account", "user"] = "vc", since: float | None = None
+    ) -> list[Usage]:
+        """Return GPU time by virtual cluster, account or user."""
         from dlsched.client.record_reading import usage_of  # noqa: PLC0415
 
-        request = messages.UsageRequest(by_user=by_user, since=since)
+        request = messages.UsageRequest(by=by, by_user=by == "user", since=since)
         reply = self._connection.ask("Usage", request, repeatable=True)
         return [usage_of(each) for each in reply.usage]
 
@@ -332,8 +346,9 @@ class Client:
         reason: str = "",
         only_count: bool = False,
         fresh: bool = False,
+        on_part: Callable[[int], None] = lambda _: None,
     ) -> Acted:
-        """Cancel, hold, release, requeue, suspend, resume or signal jobs.
+        """Cancel, hold, release, requeue, suspend, resume or signal jobs, a thousand in a call.
 
         Args:
             action: one of these words.
@@ -342,6 +357,7 @@ class Client:
             reason: stored with the jobs.
             only_count: change nothing, only return the jobs that would be changed.
             fresh: an ended job that is requeued begins without a checkpoint.
+            on_part: is called with the number of jobs that are done, while there are more.
         """
         given = here().exported("ALL", {}) if action == "requeue" else {}
         request = messages.ActRequest(
@@ -355,9 +371,27 @@ class Client:
             signal=signal,
             reason=reason,
             only_count=only_count,
+            limit=0 if only_count else ACTED_AT_ONCE,
         )
         repeatable = only_count or action not in _ONCE
-        return _acted(self._connection.ask("Act", request, repeatable=repeatable))
+        whole = Acted(done=(), failed=(), lines=())
+        while True:
+            try:
+                reply = self._connection.ask("Act", request, repeatable=repeatable)
+            except DlschedError as error:
+                if whole.done:
+                    error.args = (f"{error}; {plural(len(whole.done), 'job')} were done before",)
+                raise
+            part = _acted(reply)
+            whole = Acted(
+                done=whole.done + part.done,
+                failed=whole.failed + part.failed,
+                lines=whole.lines + part.lines,
+            )
+            if not reply.next:
+                return whole
+            on_part(len(whole.done))
+            request.after = reply.next
 
     def update(
         self,

@@ -101,6 +101,7 @@ class Daemon:
         self.lag_s = 0.0
         self._file = file
         self._insecure = insecure_loopback or settings.trust.mode == "insecure-loopback"
+        self._trust = DaemonTrust(settings.trust, insecure=self._insecure)
         self._metrics = Metrics()
         self._parts = contextlib.AsyncExitStack()  # what has been opened, to be closed in reverse
         self._admin: ClusterAdmin
@@ -119,7 +120,7 @@ class Daemon:
         store = await self._open_store()
         parts.push_async_callback(asyncio.to_thread, store.close)
         parts.callback(self._metrics.close)
-        trust = DaemonTrust(settings.trust, insecure=self._insecure)
+        trust = self._trust
         agents = Agents(trust.open_channel, trust.stamp)
         parts.push_async_callback(agents.close)
         name = settings.daemon.name or f"{socket.gethostname()}:{os.getpid()}"
@@ -298,7 +299,7 @@ class Daemon:
                 service_manager.notify("WATCHDOG=1")
             if now - gathered >= GATHER_S:
                 gathered = now
-                self._metrics.gather(self.cluster)
+                self._metrics.gather(self.cluster, self._trust.expires_at())
                 status = self._status()
                 if status != reported:
                     reported = status

@@ -69,6 +69,10 @@ class DaemonTrust:
             except DlschedError as error:
                 yield f"trust.{key}: {error}"
 
+    def expires_at(self) -> float | None:
+        """When the certificate does, in seconds since the epoch; None: there is none to read."""
+        return None if self.files is None else self.files.expires_at()
+
     def problem(self) -> str | None:
         """One line when the certificate expires soon or cannot be read; else None."""
         if self.files is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -59,6 +59,13 @@ def _filled(family: GaugeMetricFamily | CounterMetricFamily, value: float | Valu
     for labels, each in (value if isinstance(value, Mapping) else {(): value}).items():
         family.add_metric(list(labels), each)
     return family
+
+
+def certificate_metric(prefix: str, expires_at: float | None) -> Iterator[Metric]:
+    """When this process's certificate expires, in seconds since the epoch; None: it has none."""
+    if expires_at is not None:
+        name = f"{prefix}_certificate_expiry_timestamp_seconds"
+        yield gauge(name, "When the certificate of this process expires", expires_at)
 
 
 class Moment(Collector):

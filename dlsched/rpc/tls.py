@@ -175,6 +175,13 @@ class KeyFiles:
             raise NotTrusted(f"{self.key} is not the key of {self.certificate}")
         return own
 
+    def expires_at(self) -> float | None:
+        """When the certificate does, in seconds since the epoch; None: it cannot be read."""
+        try:
+            return read_certificate(_read(self.certificate)).ends_at
+        except (BadInput, NotTrusted):
+            return None
+
     def stamp(self) -> Stamp:
         """A value that changes when a file is replaced."""
         return tuple(_stamp(path) for path in (self.ca, self.certificate, self.key))

@@ -6,13 +6,14 @@ Each does what it can, prints one line for each failure, and exits with 1 after 
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Annotated
 
 from dlsched.cli.daemon_options import DaemonOptions, report
 from dlsched.cli.jobs.job_filter import FilterOptions, IdsArgument, MaybeIds, ids_of, job_filter
 from dlsched.cli.option_groups import option
 from dlsched.cli.own_stop import outlive_own_stop
-from dlsched.core.errors import BadInput
+from dlsched.core.errors import BadInput, plural
 
 ReasonOption = Annotated[str, option("--reason TEXT", "Kept with the job.")]
 
@@ -55,7 +56,12 @@ def cancel_command(
             verb = "signal" if number else "cancel"
             if count > 1:
                 _ask(f"{verb} {count} jobs?")
-        report(cluster.act(action, chosen, signal=number, reason=reason), done, silent=quiet)
+        told = quiet or not sys.stderr.isatty()
+        acted = cluster.act(
+            action, chosen, signal=number, reason=reason,
+            on_part=(lambda _: None) if told else partial(_tell, done),
+        )  # fmt: skip
+        report(acted, done, silent=quiet)
 
 
 def hold_command(jobs: IdsArgument, reason: ReasonOption = "", *, daemon: DaemonOptions) -> None:
@@ -116,6 +122,11 @@ def _act(
     outlive_own_stop()
     with daemon.client() as cluster:
         report(cluster.act(action, chosen, reason=reason, fresh=fresh), done)
+
+
+def _tell(done: str, count: int) -> None:
+    """Tell a person who waits how far it has come, in one line that the next one replaces."""
+    print(f"{done} {plural(count, 'job')} so far", end="\r", file=sys.stderr, flush=True)
 
 
 def _ask(question: str) -> None:

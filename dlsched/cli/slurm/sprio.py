@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from dlsched.cli.jobs.job_filter import FilterOptions, job_filter
 from dlsched.cli.slurm.arguments import Arguments, joined
 from dlsched.cli.slurm.formats import Cell, by_letters, lines, of_each
 from dlsched.client.daemon_client import Client
-from dlsched.client.records import Detail
+from dlsched.client.job_records import Job
 from dlsched.core.errors import DlschedError
 
 USUAL = "%.15i %9r %.10Y %.10A %.10F %.10J %.10Q"
 LONG = "%.15i %9r %8u %.10Y %.10A %.10F %.10J %.10Q %.11N"
 
 
-def _points(name: str, sign: int = 1) -> Callable[[Detail], str]:
-    def text(detail: Detail) -> str:
-        points = detail.order_numbers.get(name)
-        return "" if points is None else f"{sign * float(points):.0f}".replace("-0", "0")
+class Ranked(NamedTuple):
+    """A waiting job and its points by factor."""
+
+    job: Job
+    points: Mapping[str, float]
+
+
+def _points(name: str, sign: int = 1) -> Callable[[Ranked], str]:
+    def text(ranked: Ranked) -> str:
+        points = ranked.points.get(name, math.nan)
+        return "" if math.isnan(points) else f"{sign * points:.0f}".replace("-0", "0")
 
     return text
 
 
-CELLS: dict[str, Cell[Detail]] = {
-    "i": Cell("JOBID", lambda detail: detail.job.shown_id),
-    "r": Cell("PARTITION", lambda detail: detail.job.partition or ""),
-    "u": Cell("USER", lambda detail: detail.job.user or ""),
-    "o": Cell("ACCOUNT", lambda detail: detail.job.account or detail.job.vc or ""),
-    "n": Cell("QOSNAME", lambda detail: detail.job.priority_class or ""),
+CELLS: dict[str, Cell[Ranked]] = {
+    "i": Cell("JOBID", lambda ranked: ranked.job.shown_id),
+    "r": Cell("PARTITION", lambda ranked: ranked.job.partition or ""),
+    "u": Cell("USER", lambda ranked: ranked.job.user or ""),
+    "o": Cell("ACCOUNT", lambda ranked: ranked.job.account or ranked.job.vc or ""),
+    "n": Cell("QOSNAME", lambda ranked: ranked.job.priority_class or ""),
     "Y": Cell("PRIORITY", _points("total")),
     "A": Cell("AGE", _points("age")),
     "F": Cell("FAIRSHARE", _points("fair_share")),
@@ -64,12 +73,14 @@ def sprio(words: Sequence[str]) -> int:
         all_users=not given.jobs and not given.user,
     )
     with Client() as cluster:
-        found = [each for each in cluster.show(wanted, why_order=True) if each.job.is_pending]
-    ranked = [each for each in found if "total" in each.order_numbers]
-    policy = found[0].order_numbers.get("policy", "") if found else ""
-    if policy and policy != "multifactor":
+        found = cluster.queue(wanted, unfold=True, brief=True).rows()
+        policy, order, terms = cluster.order()
+    if found and policy != "multifactor":
         raise DlschedError(f"policy {policy} has no points; `dlsched show JOB --why-order`")
-    ranked.sort(key=lambda each: int(each.order_numbers["position"]))
+    place = {job: number for number, job in enumerate(order)}
+    rows = [row for row in found if isinstance(row, Job) and row.job_id in place]
+    rows.sort(key=lambda row: place[row.job_id])
+    ranked = [Ranked(row, {n: v[place[row.job_id]] for n, v in terms.items()}) for row in rows]
     for line in lines(parts, *of_each(ranked), header=not given.noheader):
         print(line)
     return 0

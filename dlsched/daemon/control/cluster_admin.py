@@ -14,7 +14,7 @@ from pathlib import Path
 from dlsched import __version__
 from dlsched.core.cluster.cell_rules import CellRules
 from dlsched.core.cluster.description import ANY_TYPE
-from dlsched.core.errors import BadInput, PolicyFailed, plural
+from dlsched.core.errors import BadInput, PolicyFailed, plural, shorten
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.bounds import check_count, check_text
 from dlsched.daemon.control.predicting.calibration import calibration_of
@@ -151,25 +151,28 @@ class ClusterAdmin:
     async def usage(
         self, request: control_pb2.UsageRequest, caller: Identity
     ) -> control_pb2.UsageReply:
-        """GPU time by user or VC, or shares."""
+        """GPU time by user, account or VC, or shares."""
         cluster = self.cluster
         if request.shares:
             reply = control_pb2.UsageReply()
             put_shares(cluster, caller, reply)
             return reply
         since = request.since if request.HasField("since") else None
-        found = await self._used(request.by_user, since)
-        if not request.by_user:
+        by = request.by or ("user" if request.by_user else "vc")
+        if by not in ("vc", "account", "user"):
+            raise BadInput(f"usage by {shorten(by)}: by vc, account or user")
+        found = await self._used(by, since)
+        if by == "vc":
             for name, vc in cluster.tenants.vcs().items():
                 if vc.gpus is not None:
                     view = found.setdefault(name, control_pb2.UsageView(name=name))
                     view.entitlement = vc.gpus
-        elif not caller.is_operator:
+        elif by == "user" and not caller.is_operator:
             found = {name: view for name, view in found.items() if name == caller.name}
         return control_pb2.UsageReply(usage=[found[name] for name in sorted(found)])
 
-    async def _used(self, by_user: bool, since: float | None) -> dict[str, control_pb2.UsageView]:
-        """GPU time by user or VC: ended runs from the store, live ones from memory.
+    async def _used(self, by: str, since: float | None) -> dict[str, control_pb2.UsageView]:
+        """GPU time by user, account or VC: ended runs from the store, live ones from memory.
 
         The live runs are looked at first; those that have ended when the store is read count there.
         """
@@ -180,7 +183,7 @@ class ClusterAdmin:
         async for row in in_turns(ledger.jobs.values()):
             if row.status.is_terminal:
                 continue
-            name = row.request.user if by_user else table.field(row, "vc") or ""
+            name = row.request.user if by == "user" else table.field(row, by) or ""
             run = ledger.live_run(row.job)
             if row.status is JobStatus.PENDING:
                 waiting[name] += 1
@@ -190,7 +193,6 @@ class ClusterAdmin:
                 if used is not None:
                     mine.gpu_s = used.gpu_s if since is None else used.since(since)
                 live[run.key.run_id] = mine
-        by = "user" if by_user else "vc"
         past, over = await driver.read(
             partial(driver.store.usage, by=by, since=since, live=list(live))
         )

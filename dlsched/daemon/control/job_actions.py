@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from dlsched.core.errors import BadInput, DlschedError, NotAllowed
 from dlsched.daemon.cluster import Cluster
-from dlsched.daemon.control.bounds import check_text
+from dlsched.daemon.control.bounds import check_number, check_text
 from dlsched.daemon.control.job_filters import (
     check_filter,
     chosen_ids,
@@ -39,6 +39,7 @@ log = logging.getLogger("dlsched.daemon.control")
 SIGNAL_S = 5.0
 Asked = leader.AttachAsked | leader.CancelAsked | leader.RequeueAsked | leader.SuspendAsked
 AT_ONCE = 200  # jobs changed in one transaction
+MOST_IN_A_PART = 1_000_000  # jobs, of one call
 # The kinds of events of what could be done without end. What ends a job, and what follows on one of
 # these (a release of what is held, a resume), may always be done.
 BOUNDED: Mapping[int, str] = MappingProxyType(
@@ -152,6 +153,14 @@ async def act(
     if request.only_count:
         reply.done.extend(subject(row, cluster) for row in rows)
         return reply
+    if request.after:  # the part before has told of the names without a job
+        del reply.failed[:]
+    if request.after or request.limit:
+        check_number("limit", request.limit, 0, MOST_IN_A_PART)
+        rows = sorted((row for row in rows if row.job > request.after), key=lambda row: row.job)
+        if request.limit and len(rows) > request.limit:
+            rows = rows[: request.limit]
+            reply.next = rows[-1].job
     if kind := BOUNDED.get(request.action):
         new = [
             row for row in rows if kind != "release" or not cluster.driver.table.of(row.job).held

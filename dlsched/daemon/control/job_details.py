@@ -62,6 +62,13 @@ class JobDetails:
             NotFound: when one of them does not exist.
         """
         cluster, reply = self.cluster, control_pb2.ShowReply()
+        if request.order_only:
+            jobs, terms = cluster.live.order()
+            reply.order.policy = cluster.round_state.settings.policy
+            reply.order.jobs.extend(jobs)
+            for name, values in terms.items():
+                reply.order.terms.add(name=name, values=values)
+            return reply
         check_filter(request.filter)
         if not names_jobs(request.filter):
             rows, missing = (await live_jobs(cluster, request.filter, caller))[0], []

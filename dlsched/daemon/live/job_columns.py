@@ -43,6 +43,7 @@ _OWN: Kinds = {  # what only the live world needs
     "outcome": (_S, 0),
     "leaving": (_S, STAYS),
     "held": (_B, False),
+    "partition": (_I, -1),
     "begin_at": (_F, -np.inf),
     "not_before": (_F, -np.inf),  # after a start that failed
     "failed_starts": (_I, 0),

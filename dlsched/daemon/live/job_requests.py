@@ -61,6 +61,7 @@ class JobRequests:
         self.origin = origin
         self._codes: dict[str, dict[str, int]] = {
             "user": {}, "account": {}, "vc": {}, "priority_class": {}, "reservation": {},
+            "partition": {},
         }  # fmt: skip
 
     def submit(
@@ -186,7 +187,11 @@ class JobRequests:
 
     def names(self) -> dict[str, tuple[str, ...]]:
         """The names that the codes of users, accounts, VCs and priority classes stand for."""
-        return {kind: tuple(codes) for kind, codes in self._codes.items()}
+        return {kind: tuple(codes) for kind, codes in self._codes.items() if kind != "partition"}
+
+    def partitions(self) -> tuple[str, ...]:
+        """The names that the codes of partitions stand for, which no policy sees."""
+        return tuple(self._codes["partition"])
 
     def described(self, spec: JobSpec, submitted: float | None = None) -> Described:
         """What jobs with a spec ask for; it holds as long as this object.
@@ -216,6 +221,7 @@ class JobRequests:
             "owner": self._jobs.usage.number((spec.user, body.account, body.vc), submitted),
             "priority_class": self._code("priority_class", body.priority_class),
             "reservation": self._code("reservation", body.reservation),
+            "partition": self._code("partition", body.partition),
             "begin_at": -math.inf if body.begin_at is None else body.begin_at - self.origin,
             "bytes": spec.content_bytes,
         }

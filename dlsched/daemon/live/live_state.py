@@ -285,6 +285,11 @@ class LiveState(LiveColumns):
         found = {name: float(values[place - 1]) for name, values in self._terms.items()}
         return {name: value for name, value in found.items() if not math.isnan(value)}
 
+    def order(self) -> tuple[list[int], dict[str, Floats]]:
+        """The waiting jobs, the first in the policy's order first, and the numbers behind it."""
+        places = np.fromiter(self._positions.values(), np.int64, len(self._positions)) - 1
+        return list(self._positions), {name: v[places] for name, v in self._terms.items()}
+
     def where(self, job: JobId) -> Placement | None:
         """Where a job's live run is, suspended or not; None without one."""
         return self.accounting.where.get(job)

@@ -11,10 +11,19 @@ import numpy as np
 from prometheus_client import Counter, Histogram
 from prometheus_client.metrics_core import Metric
 
+from dlsched.core.arrays import Floats
 from dlsched.daemon.live.job_columns import ENDED, PENDING
 from dlsched.daemon.metrics.job_counts import NO_VC, JobCounts
 from dlsched.daemon.training.current import reporting_runs
-from dlsched.rpc.metrics_port import MetricsPort, Moment, Values, counter, gauge, new_registry
+from dlsched.rpc.metrics_port import (
+    MetricsPort,
+    Moment,
+    Values,
+    certificate_metric,
+    counter,
+    gauge,
+    new_registry,
+)
 from dlsched.system.clock import boottime
 
 if TYPE_CHECKING:
@@ -74,7 +83,7 @@ class Metrics:
         )  # fmt: skip
         self._moment = Moment(registry)
         self._port = MetricsPort(registry)
-        self._vc_gpu_s: dict[str, float] = {}
+        self._gpu_s: dict[str, dict[str, float]] = {}  # by kind of tenant and name
         self._gathered_at: float | None = None
         self._counted: Ledger | None = None  # of which `_busy` are the busy GPUs by node
         self._busy: dict[NodeName, int] = {}
@@ -93,8 +102,11 @@ class Metrics:
         """Count a round whose policy failed."""
         self._failures.inc()
 
-    def gather(self, cluster: Cluster) -> None:
-        """Take the metrics of this moment from the cluster, in the main thread."""
+    def gather(self, cluster: Cluster, expires_at: float | None = None) -> None:
+        """Take the metrics of this moment from the cluster, in the main thread.
+
+        `expires_at` is when the daemon's certificate does, in seconds since the epoch.
+        """
         ledger = cluster.driver.committed
         if ledger is not self._counted:  # a ledger never changes, it is replaced
             self._busy = {name: len(ledger.busy(name)) for name in ledger.nodes}
@@ -103,48 +115,72 @@ class Metrics:
             *_of_daemon(cluster),
             *_of_nodes(cluster, self._busy),
             *_of_jobs(cluster),
-            *self._of_vcs(cluster),
+            *self._of_tenants(cluster),
             *_of_trainings(cluster),
+            *certificate_metric("dlsched", expires_at),
         ]
 
-    def _of_vcs(self, cluster: Cluster) -> Iterator[Metric]:
-        """GPUs and jobs of each virtual cluster; GPU-seconds are summed from moment to moment."""
+    def _of_tenants(self, cluster: Cluster) -> Iterator[Metric]:
+        """GPUs and jobs of each tenant; GPU-seconds are summed from moment to moment.
+
+        Of accounts only those that operators have made are labels, since users can name others.
+        """
         now, before = boottime(), self._gathered_at
         self._gathered_at = now
-        jobs, label = cluster.live.jobs, ["vc"]
-        vcs = cluster.tenants.vcs()
-        known = cluster.live.requests.names()["vc"]
+        passed_s = now - before if before is not None else 0.0
+        jobs, tenants, requests = cluster.live.jobs, cluster.tenants, cluster.live.requests
+        names, vcs = requests.names(), tenants.vcs()
         live = jobs["phase"] != ENDED
-        code = jobs["vc"][live] + 1  # 0: none
-        gpus_now = (jobs["gpus_now"] * jobs["gpu_share"])[live]
-        held = np.bincount(code, gpus_now, minlength=len(known) + 1)
-        waiting = np.bincount(code, jobs["phase"][live] == PENDING, minlength=len(known) + 1)
-        every = np.bincount(code, minlength=len(known) + 1)
-        rows = dict(zip((NO_VC, *known), zip(held, waiting, every, strict=True), strict=True))
-        rows = {name: rows.get(name, (0.0, 0.0, 0.0)) for name in dict.fromkeys((*rows, *vcs))}
-        for name, (gpus, _, _) in rows.items():
-            more = float(gpus) * (now - before) if before is not None else 0.0
-            self._vc_gpu_s[name] = self._vc_gpu_s.get(name, 0.0) + more
-        states: Values = {
-            (name, state): float(count)
-            for name, (_, pending, total) in rows.items()
-            for state, count in (("pending", pending), ("placed", total - pending))
+        gpus = (jobs["gpus_now"] * jobs["gpu_share"])[live]
+        waits = jobs["phase"][live] == PENDING
+        kinds = {
+            "vc": ("virtual cluster", names["vc"], {*names["vc"], *vcs}),
+            "account": ("account", names["account"], set(tenants.accounts())),
+            "partition": (
+                "partition",
+                requests.partitions(),
+                set(cluster.settings.partition_rules()),
+            ),
         }
-        yield gauge(
-            "dlsched_vc_gpus_held", "GPUs that jobs of a virtual cluster hold",
-            {(name,): float(row[0]) for name, row in rows.items()}, label,
-        )  # fmt: skip
+        for kind, (words, known, shown) in kinds.items():
+            code = jobs[kind][live] + 1  # 0: none
+            counted = (
+                np.bincount(code, weights, minlength=len(known) + 1)
+                for weights in (gpus, waits, ~waits)
+            )
+            rows = dict.fromkeys([NO_VC, *sorted(shown)], np.zeros(3))
+            for name, row in zip((NO_VC, *known), np.stack([*counted], axis=1), strict=True):
+                where = name if name in shown else NO_VC
+                rows[where] = rows[where] + row
+            yield from self._of_kind(kind, words, rows, passed_s)
         yield gauge(
             "dlsched_vc_gpus_quota", "GPUs that a virtual cluster may have",
-            {(vc.name,): float(vc.gpus) for vc in vcs.values() if vc.gpus is not None}, label,
+            {(vc.name,): float(vc.gpus) for vc in vcs.values() if vc.gpus is not None}, ["vc"],
+        )  # fmt: skip
+
+    def _of_kind(
+        self, kind: str, words: str, rows: Mapping[str, Floats], passed_s: float
+    ) -> Iterator[Metric]:
+        """The metrics of tenants of one kind, each with its GPUs, pending and placed jobs."""
+        spent = self._gpu_s.setdefault(kind, {})
+        for name, (gpus, _, _) in rows.items():
+            spent[name] = spent.get(name, 0.0) + float(gpus) * passed_s
+        states: Values = {
+            (name, state): float(count)
+            for name, (_, *counts) in rows.items()
+            for state, count in zip(("pending", "placed"), counts, strict=True)
+        }
+        yield gauge(
+            f"dlsched_{kind}_gpus_held", f"GPUs that jobs of a {words} hold",
+            {(name,): float(row[0]) for name, row in rows.items()}, [kind],
         )  # fmt: skip
         yield gauge(
-            "dlsched_vc_jobs", "Live jobs by virtual cluster: pending, or placed on GPUs",
-            states, ["vc", "state"],
+            f"dlsched_{kind}_jobs", f"Live jobs by {words}: pending, or placed on GPUs",
+            states, [kind, "state"],
         )  # fmt: skip
         yield counter(
-            "dlsched_vc_gpu_seconds", "Time for which GPUs were held, by virtual cluster",
-            {(name,): spent for name, spent in self._vc_gpu_s.items()}, label,
+            f"dlsched_{kind}_gpu_seconds", f"Time for which GPUs were held, by {words}",
+            {(name,): seconds for name, seconds in spent.items()}, [kind],
         )  # fmt: skip
 
     def serve(self, where: str, page: Callable[[], bytes]) -> int:

@@ -8,13 +8,21 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import Metric
 
 from dlsched.protocol.messages import ExitReason, Phase
-from dlsched.rpc.metrics_port import MetricsPort, Moment, Values, counter, gauge, new_registry
+from dlsched.rpc.metrics_port import (
+    MetricsPort,
+    Moment,
+    Values,
+    certificate_metric,
+    counter,
+    gauge,
+    new_registry,
+)
 from dlsched.system.clock import boottime
 
 if TYPE_CHECKING:
@@ -26,10 +34,16 @@ GATHER_S = 2.0
 class AgentMetrics:
     """The metrics of one agent."""
 
-    def __init__(self, driver: AgentDriver) -> None:
-        """Make them for an agent; `run` keeps them up to date."""
+    def __init__(
+        self, driver: AgentDriver, expires_at: Callable[[], float | None] = lambda: None
+    ) -> None:
+        """Make them for an agent; `run` keeps them up to date.
+
+        `expires_at` says when its certificate does, in seconds since the epoch; None: it has none.
+        """
         registry = new_registry()
         self._driver = driver
+        self._expires_at = expires_at
         self._moment = Moment(registry)
         self._port = MetricsPort(registry)
 
@@ -45,7 +59,11 @@ class AgentMetrics:
         """Take the metrics again and again, for ever."""
         try:
             while True:
-                self._moment.families = [*_of_agent(self._driver), *_of_gpus(self._driver)]
+                self._moment.families = [
+                    *_of_agent(self._driver),
+                    *_of_gpus(self._driver),
+                    *certificate_metric("dlsched_agent", self._expires_at()),
+                ]
                 await asyncio.sleep(GATHER_S)
         finally:
             await asyncio.to_thread(self._port.close)

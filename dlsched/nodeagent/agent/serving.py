@@ -118,7 +118,7 @@ async def serve(settings: Settings, zygote: ZygoteLink, launcher: Launcher) -> i
         if settings.metrics:
             from dlsched.nodeagent.agent.metrics import AgentMetrics  # noqa: PLC0415  # few have it
 
-            metrics = AgentMetrics(driver)
+            metrics = AgentMetrics(driver, lambda: trust.certificate_expiry(settings))
             log.info("metrics port=%d", metrics.listen(settings.metrics))
             driver.tasks.start(metrics.run())
         if not settings.fake_gpus:

@@ -48,6 +48,12 @@ def trust_of_callers(settings: Settings) -> ServerTrust:
     )
 
 
+def certificate_expiry(settings: Settings) -> float | None:
+    """Return when this node's certificate expires, in seconds since the epoch; None: never."""
+    files = _files(settings)
+    return None if files is None else files.expires_at()
+
+
 def certificate_stamp(settings: Settings) -> object:
     """Return a value that changes when the certificate is renewed."""
     files = _files(settings)

@@ -6,6 +6,7 @@ MESSAGES = {
 1 done repeated string
 2 failed repeated Failure
 3 lines repeated string
+4 next int64
 """,
     "ActRequest": """
 1 action enum Action
@@ -15,6 +16,8 @@ MESSAGES = {
 5 only_count bool
 6 fresh bool
 7 environment repeated EnvironmentVariable
+8 limit int32
+9 after int64
 """,
     "ArrayElements": """
 1 array_job int64
@@ -225,6 +228,11 @@ MESSAGES = {
 21 host_share string
 22 awaited_by repeated int64
 23 unsaved UnsavedView
+""",
+    "JobOrder": """
+1 policy string
+2 jobs repeated int64
+3 terms repeated OrderTerm
 """,
     "JobRequest": """
 1 name string
@@ -445,6 +453,10 @@ MESSAGES = {
     "NodesRequest": """
 1 names repeated string
 """,
+    "OrderTerm": """
+1 name string
+2 values repeated double
+""",
     "OrphanView": """
 1 node string
 2 job int64
@@ -603,11 +615,13 @@ MESSAGES = {
     "ShowReply": """
 1 jobs repeated JobDetail
 2 total int64
+3 order JobOrder
 """,
     "ShowRequest": """
 1 filter Filter
 2 why_order bool
 3 skip int64
+4 order_only bool
 """,
     "SnapshotChunk": """
 1 data bytes
@@ -912,6 +926,7 @@ MESSAGES = {
 1 by_user bool
 2 since optional double
 3 shares bool
+4 by string
 """,
     "UsageView": """
 1 name string

@@ -761,14 +761,34 @@ class QueuePage(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobView, _Mapping]]] = ..., folded: _Optional[_Iterable[_Union[FoldedView, _Mapping]]] = ..., summary: _Optional[_Union[QueueSummary, _Mapping]] = ..., columns: _Optional[_Union[JobColumns, _Mapping]] = ...) -> None: ...
 
 class ShowRequest(_message.Message):
-    __slots__ = ("filter", "why_order", "skip")
+    __slots__ = ("filter", "why_order", "skip", "order_only")
     FILTER_FIELD_NUMBER: _ClassVar[int]
     WHY_ORDER_FIELD_NUMBER: _ClassVar[int]
     SKIP_FIELD_NUMBER: _ClassVar[int]
+    ORDER_ONLY_FIELD_NUMBER: _ClassVar[int]
     filter: Filter
     why_order: bool
     skip: int
-    def __init__(self, filter: _Optional[_Union[Filter, _Mapping]] = ..., why_order: _Optional[bool] = ..., skip: _Optional[int] = ...) -> None: ...
+    order_only: bool
+    def __init__(self, filter: _Optional[_Union[Filter, _Mapping]] = ..., why_order: _Optional[bool] = ..., skip: _Optional[int] = ..., order_only: _Optional[bool] = ...) -> None: ...
+
+class JobOrder(_message.Message):
+    __slots__ = ("policy", "jobs", "terms")
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
+    policy: str
+    jobs: _containers.RepeatedScalarFieldContainer[int]
+    terms: _containers.RepeatedCompositeFieldContainer[OrderTerm]
+    def __init__(self, policy: _Optional[str] = ..., jobs: _Optional[_Iterable[int]] = ..., terms: _Optional[_Iterable[_Union[OrderTerm, _Mapping]]] = ...) -> None: ...
+
+class OrderTerm(_message.Message):
+    __slots__ = ("name", "values")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    values: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, name: _Optional[str] = ..., values: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class JobDetail(_message.Message):
     __slots__ = ("job", "request", "runs", "events", "why_pending", "order_numbers", "working_directory", "output", "error", "last_checkpoint_step", "last_checkpoint", "training", "beside", "host_share", "awaited_by", "cause", "unsaved")
@@ -880,12 +900,14 @@ class ExpectedGoodput(_message.Message):
     def __init__(self, gpus: _Optional[int] = ..., nodes: _Optional[int] = ..., goodput: _Optional[float] = ..., throughput: _Optional[float] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ...) -> None: ...
 
 class ShowReply(_message.Message):
-    __slots__ = ("jobs", "total")
+    __slots__ = ("jobs", "total", "order")
     JOBS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[JobDetail]
     total: int
-    def __init__(self, jobs: _Optional[_Iterable[_Union[JobDetail, _Mapping]]] = ..., total: _Optional[int] = ...) -> None: ...
+    order: JobOrder
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobDetail, _Mapping]]] = ..., total: _Optional[int] = ..., order: _Optional[_Union[JobOrder, _Mapping]] = ...) -> None: ...
 
 class HistoryRequest(_message.Message):
     __slots__ = ("filter", "since", "until", "limit", "live_too")
@@ -908,7 +930,7 @@ class HistoryPage(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobView, _Mapping]]] = ...) -> None: ...
 
 class ActRequest(_message.Message):
-    __slots__ = ("action", "filter", "signal", "reason", "only_count", "fresh", "environment")
+    __slots__ = ("action", "filter", "signal", "reason", "only_count", "fresh", "environment", "limit", "after")
     ACTION_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
@@ -916,6 +938,8 @@ class ActRequest(_message.Message):
     ONLY_COUNT_FIELD_NUMBER: _ClassVar[int]
     FRESH_FIELD_NUMBER: _ClassVar[int]
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
     action: Action
     filter: Filter
     signal: int
@@ -923,7 +947,9 @@ class ActRequest(_message.Message):
     only_count: bool
     fresh: bool
     environment: _containers.RepeatedCompositeFieldContainer[EnvironmentVariable]
-    def __init__(self, action: _Optional[_Union[Action, str]] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., signal: _Optional[int] = ..., reason: _Optional[str] = ..., only_count: _Optional[bool] = ..., fresh: _Optional[bool] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ...) -> None: ...
+    limit: int
+    after: int
+    def __init__(self, action: _Optional[_Union[Action, str]] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., signal: _Optional[int] = ..., reason: _Optional[str] = ..., only_count: _Optional[bool] = ..., fresh: _Optional[bool] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., limit: _Optional[int] = ..., after: _Optional[int] = ...) -> None: ...
 
 class Failure(_message.Message):
     __slots__ = ("subject", "why")
@@ -934,14 +960,16 @@ class Failure(_message.Message):
     def __init__(self, subject: _Optional[str] = ..., why: _Optional[str] = ...) -> None: ...
 
 class ActReply(_message.Message):
-    __slots__ = ("done", "failed", "lines")
+    __slots__ = ("done", "failed", "lines", "next")
     DONE_FIELD_NUMBER: _ClassVar[int]
     FAILED_FIELD_NUMBER: _ClassVar[int]
     LINES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
     done: _containers.RepeatedScalarFieldContainer[str]
     failed: _containers.RepeatedCompositeFieldContainer[Failure]
     lines: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, done: _Optional[_Iterable[str]] = ..., failed: _Optional[_Iterable[_Union[Failure, _Mapping]]] = ..., lines: _Optional[_Iterable[str]] = ...) -> None: ...
+    next: int
+    def __init__(self, done: _Optional[_Iterable[str]] = ..., failed: _Optional[_Iterable[_Union[Failure, _Mapping]]] = ..., lines: _Optional[_Iterable[str]] = ..., next: _Optional[int] = ...) -> None: ...
 
 class UpdateRequest(_message.Message):
     __slots__ = ("filter", "fields", "set_dependencies", "dependencies")
@@ -1291,14 +1319,16 @@ class StatusReply(_message.Message):
     def __init__(self, health: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., leader: _Optional[str] = ..., epoch: _Optional[int] = ..., database: _Optional[str] = ..., policy: _Optional[str] = ..., parts: _Optional[_Mapping[str, str]] = ..., round: _Optional[int] = ..., round_s: _Optional[float] = ..., policy_failures: _Optional[int] = ..., nodes_up: _Optional[int] = ..., nodes_late: _Optional[int] = ..., nodes_down: _Optional[int] = ..., pending: _Optional[int] = ..., running: _Optional[int] = ..., up_s: _Optional[float] = ..., version: _Optional[str] = ..., cluster: _Optional[str] = ..., standby: _Optional[bool] = ..., nodes_unheard: _Optional[int] = ..., past: _Optional[_Iterable[str]] = ..., standbys: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class UsageRequest(_message.Message):
-    __slots__ = ("by_user", "since", "shares")
+    __slots__ = ("by_user", "since", "shares", "by")
     BY_USER_FIELD_NUMBER: _ClassVar[int]
     SINCE_FIELD_NUMBER: _ClassVar[int]
     SHARES_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
     by_user: bool
     since: float
     shares: bool
-    def __init__(self, by_user: _Optional[bool] = ..., since: _Optional[float] = ..., shares: _Optional[bool] = ...) -> None: ...
+    by: str
+    def __init__(self, by_user: _Optional[bool] = ..., since: _Optional[float] = ..., shares: _Optional[bool] = ..., by: _Optional[str] = ...) -> None: ...
 
 class UsageView(_message.Message):
     __slots__ = ("name", "gpu_s", "gpus_now", "entitlement", "pending", "gpu_parts_now")

@@ -199,6 +199,19 @@ def test_logs_of_an_element(dlsched, control, job_view):
     assert control.request("Logs").job == 11163
 
 
+def test_many_jobs_are_cancelled_in_parts(dlsched, control, one_a_call, refusal):
+    parts = [pb.ActReply(done=["1", "2"], next=2), pb.ActReply(done=["3"])]
+    control.answers["Act"] = one_a_call(*parts)
+    assert dlsched("cancel", "-u", "ann").out == "cancelled 3 jobs\n"
+    assert [(request.limit, request.after) for _, request in control.asked] == [
+        (1000, 0),
+        (1000, 2),
+    ]
+    control.answers["Act"] = one_a_call(parts[0], refusal(grpc.StatusCode.INTERNAL, "disk"))
+    code, _, said = dlsched("cancel", "-u", "ann")
+    assert (code, said.endswith("; 2 jobs were done before\n")) == (1, True)
+
+
 # -- nodes and the cluster ------------------------------------------------------------------------
 
 

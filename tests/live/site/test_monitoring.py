@@ -118,6 +118,8 @@ def test_the_use_of_each_virtual_cluster(a_day: Monitored) -> None:
     eventually("only one job has a GPU", lambda: held() == [0, 1])
     assert a_day.value("daemon", "dlsched_vc_gpus_quota", vc="research") == 3
     assert a_day.value("daemon", "dlsched_vc_jobs", vc="-", state="placed") == 1
+    assert a_day.value("daemon", "dlsched_account_gpus_held", account="-") == 1
+    assert a_day.value("daemon", "dlsched_partition_jobs", partition="-", state="placed") == 1
     before = a_day.value("daemon", "dlsched_vc_gpu_seconds_total", vc="-") or 0.0
     eventually(
         "GPU-seconds grow",
@@ -202,7 +204,10 @@ def expressions() -> Iterator[tuple[str, str]]:
 
 
 def test_the_dashboard_and_the_rules_name_metrics_that_exist(a_day: Monitored) -> None:
-    labels: dict[str, set[str]] = {}
+    # those of certificates, which this cluster has none of: tests/rpc/test_cluster_over_tls.py
+    labels: dict[str, set[str]] = {
+        f"dlsched_{of}certificate_expiry_timestamp_seconds": set() for of in ("", "agent_")
+    }
     for process in ("daemon", "n2"):
         for name, pairs in a_day.scrape(process):
             labels.setdefault(name, set()).update(key for key, _ in pairs)

@@ -1,8 +1,8 @@
-"""`dlsched usage`: GPU time by account or user, entitlements, and fair shares."""
+"""`dlsched usage`: GPU time by virtual cluster, account or user, and fair shares."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from dlsched.cli.daemon_options import DaemonOptions
 from dlsched.cli.option_groups import option
@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from dlsched.cli.output.terminal import Terminal
     from dlsched.client.records import Share, Usage
 
+By = Literal["vc", "account", "user"]
 SCHEMA = "dlsched.usage/1"
 SHARES = "dlsched.shares/1"
 
 
 def usage_command(
-    by_user: Annotated[bool, option("--by-user", "By user, not by account.")] = False,
+    by: Annotated[By, option("--by WHAT", "vc, account or user.")] = "vc",
+    by_user: Annotated[bool, option("--by-user", "As --by user.")] = False,
     shares: Annotated[
         bool, option("--shares", "What is due to each tenant, and its decayed usage.")
     ] = False,
@@ -28,7 +30,7 @@ def usage_command(
     output: JsonOptions,
     daemon: DaemonOptions,
 ) -> None:
-    """GPU time by account (or user): hours, share, GPUs now, entitlement, jobs waiting."""
+    """GPU time by vc, account or user: hours, share, GPUs now, entitlement, jobs waiting."""
     from dlsched.cli.output.json_output import object_of, print_json, print_json_lines  # noqa: PLC0415
     from dlsched.cli.output.listing import print_listing  # noqa: PLC0415
     from dlsched.cli.output.terminal import terminal  # noqa: PLC0415
@@ -36,28 +38,29 @@ def usage_command(
 
     out = terminal(output.colour)
     if shares:
-        _shares(by_user, since, out, output, daemon)
+        _shares(by_user or by != "vc", since, out, output, daemon)
         return
+    by = "user" if by_user else by
     start = moment_or_ago("--since", since) if since is not None else None
     with daemon.client() as cluster:
-        found = cluster.usage(by_user=by_user, since=start)
+        found = cluster.usage(by=by, since=start)
     if output.as_lines:
         print_json_lines(map(object_of, found))
     elif output.as_json:
-        print_json(SCHEMA, by="user" if by_user else "vc", usage=map(object_of, found))
+        print_json(SCHEMA, by=by, usage=map(object_of, found))
     else:
         ordered = sorted(found, key=lambda each: (-each.gpu_s, each.name))
-        print_listing(_columns(found, by_user=by_user), ordered, out)
+        print_listing(_columns(found, by), ordered, out)
 
 
 def _shares(
-    by_user: bool, since: str | None, out: Terminal, output: JsonOptions, daemon: DaemonOptions
+    is_grouped: bool, since: str | None, out: Terminal, output: JsonOptions, daemon: DaemonOptions
 ) -> None:
     from dlsched.cli.output.json_output import object_of, print_json, print_json_lines  # noqa: PLC0415
     from dlsched.cli.output.listing import print_listing  # noqa: PLC0415
     from dlsched.core.errors import BadInput  # noqa: PLC0415
 
-    if by_user or since is not None:
+    if is_grouped or since is not None:
         raise BadInput("--shares: shows all users of the tree, of all time; alone, please")
     with daemon.client() as cluster:
         found = cluster.shares()
@@ -93,7 +96,7 @@ def _share_columns() -> list[Column[Share]]:
     ]
 
 
-def _columns(found: list[Usage], *, by_user: bool) -> list[Column[Usage]]:
+def _columns(found: list[Usage], by: By) -> list[Column[Usage]]:
     from dlsched.cli.output.listing import Column  # noqa: PLC0415
 
     total = ordered_sum(each.gpu_s for each in found)
@@ -104,9 +107,8 @@ def _columns(found: list[Usage], *, by_user: bool) -> list[Column[Usage]]:
     def entitled(each: Usage) -> str:
         return "-" if each.entitlement is None else f"{each.entitlement:g}"
 
-    title = "USER" if by_user else "VC"
     return [
-        Column("name", title, "name", lambda each: each.name or "-", least=8),
+        Column("name", by.upper(), "name", lambda each: each.name or "-", least=8),
         Column("gpu_hours", "GPU-HOURS", "", lambda each: f"{each.gpu_s / 3600:.2f}", right=True),
         Column("share", "SHARE", "", share, right=True),
         Column("now", "GPUS NOW", "", lambda each: f"{each.gpu_parts_now:g}", right=True),
