@@ -68,7 +68,7 @@ cat >"$root/DEBIAN/prerm" <<'PRERM'
 # Jobs run on without the services; an upgrade restarts nothing by itself.
 set -e
 if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
-    systemctl disable --now dlsched-daemon.service dlsched-agent.service
+    systemctl disable --now dlsched-daemon.service dlsched-agent.service dlsched-login.service
 fi
 PRERM
 chmod 755 "$root/DEBIAN/postinst" "$root/DEBIAN/prerm"

@@ -136,7 +136,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "checkpoints": LazyCommand(
         "jobs.checkpoints:checkpoints_command", "List the checkpoints of jobs."
     ),
-    "usage": LazyCommand("jobs.records.usage:usage_command", "GPU time by account or user."),
+    "usage": LazyCommand("jobs.records.usage:usage_command", "GPU time by vc, account or user."),
     "nodes": LazyCommand("nodes.node_commands:nodes_command", "List nodes and their GPUs."),
     "reserve": LazyCommand(
         "admin.reservations:reserve_app", "Keep nodes for some jobs, or for maintenance."
@@ -181,6 +181,7 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "daemon": LazyCommand("programs:daemon_command", "Run the daemon in the foreground.", True),
     "agent": LazyCommand("programs:agent_command", "Run a node's agent in the foreground.", True),
+    "login": LazyCommand("programs:login_command", "Run a login node's service.", True),
 }
 # what Slurm's commands are called here
 SLURM = {

@@ -1,4 +1,4 @@
-"""`dlsched run`, `daemon`, `agent`, `quickstart`: commands that start another program of ours."""
+"""`dlsched run`, `daemon`, `agent`, `login`, `quickstart`: they start another program of ours."""
 
 from __future__ import annotations
 
@@ -31,6 +31,11 @@ def daemon_command(words: Words = None) -> None:
 def agent_command(words: Words = None) -> None:
     """Run a node's agent in the foreground."""
     _run_service("agent", "dlsched.nodeagent.__main__", words or [])
+
+
+def login_command(words: Words = None) -> None:
+    """Run the service of a login node, by which its users reach the daemon without tokens."""
+    _run_service("agent", "dlsched.rpc.login_node", words or [])
 
 
 def quickstart_command(

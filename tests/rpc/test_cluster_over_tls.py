@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import os
+import pwd
 import re
 import signal
 import ssl
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -69,9 +71,11 @@ class Cluster:
     port: int = 0
     users_port: int = 0
 
+    socket: str = ""  # of a login node; empty: the daemon's own
+
     @property
     def local(self) -> str:
-        return f"unix:{self.folder}/run/daemon.sock"
+        return f"unix:{self.socket or f'{self.folder}/run/daemon.sock'}"
 
     def start(self, log: str, *words: str) -> Path:
         """A process of ours in the background; its log."""
@@ -101,6 +105,7 @@ class Cluster:
             "address": "127.0.0.1",
             "fake_gpus": "2:v100",
             "launcher": "plain",
+            "metrics": "127.0.0.1:0",
         }
         lines = [f'{key} = "{value}"' for key, value in own.items()]
         config = self.folder / f"{log}.toml"
@@ -171,6 +176,7 @@ def cluster(shared_place: Path) -> Iterator[Cluster]:
         *("--database", f"sqlite:///{folder}/run/dlsched.db"),
     )
     assert code == 0, said
+    os.chown(folder / "tls" / "daemon.key", 0, 0)  # on a machine with dlsched it is that user's
     config = folder / "dlsched.toml"
     text = config.read_text().replace('"0.0.0.0:7817"', '"127.0.0.1:0", "users:127.0.0.1:0"')
     text = text.replace('# web = "127.0.0.1:7821"', 'web = "0.0.0.0:0"')
@@ -179,7 +185,7 @@ def cluster(shared_place: Path) -> Iterator[Cluster]:
     try:
         ports = eventually(
             "the daemon listens",
-            lambda: re.search(r"ports=\[0, (\d+), (\d+)\]", log.read_text()),
+            lambda: re.search(r"ports=\"\[0, (\d+), (\d+)\]\"", log.read_text()),
         )
         made.port, made.users_port = int(ports[1]), int(ports[2])
         agent = made.agent("n1.log", name="n1")
@@ -212,6 +218,28 @@ def test_a_job_runs_as_its_user_over_mutual_tls(
     assert code == 0, said
     seen = cluster.folder / "home" / "seen.out"
     assert (seen.read_text(), seen.stat().st_uid) == (f"seen by {uid}\n", uid)
+
+
+@pytest.mark.parametrize(
+    ("log", "port", "name"),
+    [
+        ("daemon.log", r"event=listening .*metrics=(\d+)", "dlsched"),
+        ("n1.log", r"metrics port=(\d+)", "dlsched_agent"),
+    ],
+)
+def test_metrics_tell_when_a_certificate_expires(
+    cluster: Cluster, log: str, port: str, name: str
+) -> None:
+    found = re.search(port, (cluster.folder / log).read_text())
+    assert found is not None
+    pattern = rf"^{name}_certificate_expiry_timestamp_seconds (\S+)$"
+
+    def told() -> re.Match[str] | None:
+        with urlopen(f"http://127.0.0.1:{found[1]}/metrics", timeout=60) as answer:
+            return re.search(pattern, answer.read().decode(), re.M)
+
+    expires_at = float(eventually("it is told", told)[1])
+    assert expires_at - time.time() == pytest.approx(365 * 86400, abs=86400)
 
 
 def test_another_users_job_is_neither_cancelled_nor_read(
@@ -384,6 +412,120 @@ def test_an_agent_does_not_obey_what_is_not_the_daemon(cluster: Cluster, serving
             assert not served.seen
 
     asyncio.run(work())
+
+
+# -- a login node ---------------------------------------------------------------------------------
+
+
+def login_node(cluster: Cluster, name: str, tls: str) -> tuple[Cluster, Path]:
+    """Start a login node's service; the commands of its users, and its log."""
+    place = cluster.folder / name
+    place.mkdir()
+    place.chmod(0o755)
+    config = place / "login.toml"
+    config.write_text(
+        f'daemon = ["127.0.0.1:1", "127.0.0.1:{cluster.port}"]\n'  # no daemon is at the first
+        f'tls = "{cluster.folder}/{tls}"\nsocket = "{place}/daemon.sock"\n'
+    )
+    log = cluster.start(f"{name}.log", "dlsched.rpc.login_node", "--config", str(config))
+    said = ("event=listening", "dlsched login:")
+    eventually("it begins or says why not", lambda: any(x in log.read_text() for x in said))
+    return Cluster(cluster.folder, socket=f"{place}/daemon.sock"), log
+
+
+@pytest.fixture(scope="module")
+def login(cluster: Cluster) -> Cluster:
+    code, said = cluster.call("admin", "ca", "issue", "login/l1", "--folder", str(cluster.folder))
+    assert code == 0, said
+    return login_node(cluster, "l1", "logins/l1/tls")[0]
+
+
+def test_users_of_a_login_node_need_no_token(
+    login: Cluster, script: str, account: tuple[str, int]
+) -> None:
+    name, uid = account
+    code, said = login.call("submit", "--gpus=1", "--wait", "-o", "l.out", script, uid=uid)
+    assert code == 0, said
+    job = re.findall(r"\d+", said)[0]
+    seen = login.folder / "home" / "l.out"
+    assert (seen.read_text(), seen.stat().st_uid) == (f"seen by {uid}\n", uid)
+    for words in (("logs", job), ("show", job), ("history",), ("queue", "-a"), ("wait", job)):
+        code, said = login.call(*words, uid=uid)
+        assert code == 0, (words, said)
+    assert f"seen by {uid}" in login.call("logs", job, uid=uid)[1]
+    assert name in login.call("history", "-o", "user", uid=uid)[1]
+
+
+def test_a_login_node_gives_no_rights_of_root_or_of_operators(
+    cluster: Cluster, login: Cluster, account: tuple[str, int]
+) -> None:
+    _, uid = account
+    assert login.call("queue")[1].endswith("login/l1 cannot speak for user id 0")
+    for words in (("admin", "reload"), ("drain", "n1", "--reason", "x"), ("admin", "orphans")):
+        code, said = login.call(*words, uid=uid)
+        assert (code, "operators" in said) == (1, True), said
+    other = next(each.pw_uid for each in pwd.getpwall() if each.pw_uid not in (0, uid, 65534))
+    code, said = cluster.call("submit", "--gpus=1", "--hold", "--wrap", "true", uid=other)
+    assert code == 0, said
+    assert "not yours" in login.call("cancel", re.findall(r"\d+", said)[0], uid=uid)[1]
+
+
+def test_what_a_user_claims_at_a_login_node_is_not_believed(
+    login: Cluster, account: tuple[str, int]
+) -> None:
+    """A client of one's own, which sends the metadata by which login nodes vouch."""
+    name, uid = account
+    program = (
+        BECOME
+        + """
+import grpc
+from dlsched.rpc.channels import ClientTrust, open_blocking_channel
+from dlsched.rpc.v1 import control_pb2 as c, control_pb2_grpc
+target, beside, name, number = sys.argv[1:]
+channel = open_blocking_channel(target, ClientTrust.local(beside))
+stub = control_pb2_grpc.ControlStub(channel)
+for claim in ((("dlsched-user", name), ("dlsched-uid", number)), (("dlsched-role", "dlsched://daemon"),)):
+    asked = c.SubmitRequest(jobs=[c.JobRequest(name="x", argv=["true"], held=True)])
+    print(stub.Submit(asked, metadata=claim).jobs[0].job)
+try:
+    stub.Reload(c.ReloadRequest(), metadata=claim)
+except grpc.RpcError as error:
+    print(error.code().name)
+"""
+    )
+    beside = login.local.removeprefix("unix:").replace("daemon.sock", "login.sock")
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(uid), login.local, beside, "root", "0"],
+        capture_output=True, text=True, check=True, cwd=login.folder / "home",
+    )  # fmt: skip
+    first, second, refused = done.stdout.split()
+    assert refused == "PERMISSION_DENIED"
+    for job in (first, second):
+        shown = json.loads(login.call("show", "--json", job, uid=uid)[1])["jobs"][0]
+        assert shown["user"] == name
+
+
+def test_no_other_certificate_makes_a_login_node(cluster: Cluster) -> None:
+    wrong = cluster.folder / "wrong"
+    wrong.mkdir()
+    for suffix in ("crt", "key"):
+        source = cluster.folder / "nodes" / "n2" / "tls" / f"node.{suffix}"
+        (wrong / f"login.{suffix}").write_bytes(source.read_bytes())
+        (wrong / f"login.{suffix}").chmod(0o600)
+    (wrong / "ca.crt").write_bytes((cluster.folder / "tls" / "ca.crt").read_bytes())
+    _, log = login_node(cluster, "l2", "wrong")
+    assert "is of node/n2, not of a login" in log.read_text()
+
+
+def test_a_denied_login_node_is_cut_off_at_once(
+    cluster: Cluster, login: Cluster, account: tuple[str, int]
+) -> None:
+    _, uid = account
+    assert login.call("queue", uid=uid)[0] == 0
+    code, said = cluster.call("admin", "ca", "deny", "login/l1", "--folder", str(cluster.folder))
+    assert code == 0, said
+    code, said = login.call("queue", uid=uid)
+    assert (code, "has been denied" in said) == (1, True), said
 
 
 def test_a_denied_node_is_cut_off_at_once(cluster: Cluster) -> None:
