@@ -3,7 +3,9 @@
 A start that fails on a node keeps its job away from that node. Several different jobs whose starts
 fail on one node drain the node; a keeper that a node loses counts in the same way, but its job may
 start there again. A prolog may fail for the job's sake: one that fails for the same
-job on a second node holds the job, and no longer counts against these nodes.
+job on a second node holds the job, and no longer counts against these nodes. It may fail for the
+user's sake as well: while the prologs of one user's jobs fail on a second node, or have already
+drained one without those of others, they count against no node.
 
 A daemon that begins to lead reads the failures of the last hour from the database, with what was
 done about them then.
@@ -27,7 +29,7 @@ from dlsched.system.clock import wall
 log = logging.getLogger("dlsched.daemon")
 BY_CHECK = "failed starts"  # drains a node, which takes runs again once its check has passed
 BY_OPERATOR = "failed starts again"  # likewise, but an operator has to resume it
-BY_PROLOG = "failed prologs"  # likewise, unless it turns out that a job is at fault
+BY_PROLOG = "failed prologs"  # likewise, unless it turns out that a job or a user is at fault
 HELD_FOR = "launch"  # holds a job whose prolog fails wherever it is
 PROLOGS_OF_A_JOB = 3  # failures on a single node that hold it, where there is no second one
 REMEMBERED = 10_000  # failures
@@ -44,6 +46,7 @@ class Failure:
         node: where.
         job: of the run.
         counts_as: which failures are of the same job: the elements of an array have one prolog.
+        user: of the job.
         why: in the node's words.
         in_prolog: whether the job may be at fault.
         of_node: whether it counts against the node.
@@ -54,6 +57,7 @@ class Failure:
     node: NodeName
     job: JobId
     counts_as: JobId
+    user: str
     why: str
     in_prolog: bool
     of_node: bool
@@ -94,8 +98,11 @@ class FailedStarts:
         self._forget_before(now)
         failure = self._add(record, now)
         self._keep_away(failure.job)
-        if not (failure.in_prolog and self._holds(failure.job, now)):
-            self._judge_node(failure.node, now)
+        if failure.in_prolog and self._holds(failure.job, now):
+            return
+        if failure.in_prolog and self._is_of_user(failure):
+            self._give_back(now, "the prologs of one user's jobs fail on several nodes")
+        self._judge_node(failure.node, now)
 
     def _add(self, record: ExitRecord, at: float) -> Failure:
         job = record.key.job
@@ -106,6 +113,7 @@ class FailedStarts:
             node=record.node,
             job=job,
             counts_as=_array_of(job, spec) if in_prolog else job,
+            user=spec.user if spec is not None else "",
             why=record.hook or record.detail or record.reason.value,
             in_prolog=in_prolog,
             of_node=record.start_fault is not StartFault.JOB_HERE,
@@ -152,11 +160,13 @@ class FailedStarts:
             self._failures = [
                 x for x in self._failures if not (x.in_prolog and x.counts_as in mine)
             ]
-        elif event.kind == "drain" and event.actor == BY_PROLOG and event.node is not None:
+        elif event.kind == "drain" and event.actor.startswith(BY_PROLOG) and event.node:
             self._blamed[event.node] = at
-        elif event.kind == "resume" and event.text == CHECK_PASSED and event.node is not None:
-            self._returned[event.node] = at
-            self._failures = [x for x in self._failures if x.node != event.node]
+        elif event.kind == "resume" and event.node is not None:
+            if event.text == CHECK_PASSED:
+                self._returned[event.node] = at
+            if event.text == CHECK_PASSED or event.actor != BY_CHECK:  # an operator
+                self._failures = [x for x in self._failures if x.node != event.node]
 
     def tick(self, now: float) -> None:
         """Let go of what is too old."""
@@ -186,19 +196,37 @@ class FailedStarts:
             HoldChanged(job=job, held=HELD_FOR, actor="daemon"),
             Event(at=wall(), kind="hold", actor="daemon", job=job, text=text),
         )
+        self._give_back(now, f"the prolog fails for job {job}, not for the node")
+        return True
+
+    def _give_back(self, now: float, text: str) -> None:
+        """Let nodes take runs again that were drained for prologs which count no more."""
         since = now - self._settings().failed_starts_s
-        for node in nodes:
-            row, blamed = self._drained().get(node), self._blamed.get(node, float("-inf"))
-            if row is None or row.actor != BY_PROLOG or blamed < since:
+        for node, blamed in self._blamed.items():
+            row = self._drained().get(node)
+            if row is None or not row.actor.startswith(BY_PROLOG) or blamed < since:
                 continue
             if not self._is_over_limit(node):
-                self._resume(node, f"the prolog fails for job {job}, not for the node")
-        return True
+                self._resume(node, text)
+
+    def _is_of_user(self, failure: Failure) -> bool:
+        """Whether prologs of its job's user fail elsewhere, too, so that none tells of a node."""
+        user, node = failure.user, failure.node
+        return any(
+            x.in_prolog and x.user == user and x.node != node for x in self._failures
+        ) or any(
+            row.actor == _by_prologs_of(user) and drained != node
+            for drained, row in self._drained().items()
+        )
 
     # -- a node's fault ----------------------------------------------------------------------------
 
     def _jobs_failed_on(self, node: NodeName) -> dict[JobId, Failure]:
-        return {x.counts_as: x for x in self._failures if x.node == node and x.of_node}
+        return {
+            x.counts_as: x
+            for x in self._failures
+            if x.node == node and x.of_node and not (x.in_prolog and self._is_of_user(x))
+        }
 
     def _is_over_limit(self, node: NodeName) -> bool:
         most = self._settings().failed_starts
@@ -223,6 +251,8 @@ class FailedStarts:
         actor = BY_CHECK if by_check else BY_OPERATOR if again else BY_PROLOG
         if actor == BY_PROLOG:
             self._blamed[node] = now
+            if all(each.in_prolog and each.user == last.user for each in failed):
+                actor = _by_prologs_of(last.user)
         log.warning("event=drained node=%s why=%r", node, text)
         self._set_drained(node, True, text, actor)
 
@@ -236,6 +266,10 @@ class FailedStarts:
         note = Event(at=wall(), kind=kind, actor=actor, node=node, text=text)
         self._driver.note(row, note)
 
+    def forget(self, node: NodeName) -> None:
+        """Count nothing of a node whose check has passed, or that an operator has resumed."""
+        self._keep([each for each in self._failures if each.node != node])
+
     # -- the check of a node -----------------------------------------------------------------------
 
     def awaits_check(self, node: NodeName) -> bool:
@@ -247,8 +281,13 @@ class FailedStarts:
         """Take the result of a node's check, which is empty when it passed."""
         if self.awaits_check(node) and not failed:
             self._returned[node] = now
-            self._keep([each for each in self._failures if each.node != node])
+            self.forget(node)
             self._resume(node, CHECK_PASSED)
+
+
+def _by_prologs_of(user: str) -> str:
+    """What drains a node for the prologs of one user's jobs alone."""
+    return f"{BY_PROLOG} of {user}"
 
 
 def _array_of(job: JobId, spec: JobSpec | None) -> JobId:

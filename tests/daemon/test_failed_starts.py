@@ -26,6 +26,7 @@ from dlsched.protocol.messages import (
 )
 
 N1, N2 = NodeName("n1"), NodeName("n2")
+BOBS = range(201, 210)  # his jobs; the others are of one user more
 ARRAYS = {101: 1, 102: 2, 103: 3}  # elements of array 100, and their places
 
 
@@ -45,7 +46,10 @@ class Site:
         self.avoided: dict[int, set[str]] = {}
         self.held: list[int] = []
         self.drained: dict[NodeName, Drained] = {}
-        specs = {job: SimpleNamespace(array=True, index=k) for job, k in ARRAYS.items()}
+        specs: dict[int, Any] = {
+            job: SimpleNamespace(array=True, index=k, user="ann") for job, k in ARRAYS.items()
+        }
+        specs |= {job: SimpleNamespace(array=None, user="bob") for job in BOBS}
         live: Any = SimpleNamespace(requests=SimpleNamespace(specs=specs), avoid=self._avoid)
         driver: Any = SimpleNamespace(note=self._note)
         self._parts: Any = (driver, FaultsSection, lambda: live, lambda: self.drained)
@@ -74,6 +78,12 @@ class Site:
         end = ExitRecord(key=key, node=node, **record)
         self.stored.append((self.now, end))
         self.starts.note(end, self.now)
+
+    def resume(self, node: NodeName) -> None:
+        """An operator does it."""
+        self.drained.pop(node, None)
+        self.events.append(Event(at=self.now, kind="resume", actor="root", node=node))
+        self.starts.forget(node)
 
     def restart(self) -> None:
         """Another daemon leads, which knows what is in the database."""
@@ -157,6 +167,43 @@ def test_a_prolog_that_fails_on_a_second_node_gives_back_the_node_that_it_draine
     assert (site.held, site.drained) == ([1, 2, 3], {})
 
 
+def test_the_prologs_of_one_user_drain_one_node_at_most() -> None:
+    site = Site()
+    for job in (1, 2, 3):
+        site.fail(job, N1, hook="prolog ended with 1")
+    assert set(site.drained) == {N1}
+    site.fail(4, N2, hook="prolog ended with 1")  # it may run there only
+    assert not site.drained
+    for job in (5, 6, 7):
+        site.fail(job, N2, hook="prolog ended with 1")
+    assert not site.drained
+    for job in BOBS[:3]:
+        site.fail(job, N2, hook="prolog ended with 1")
+    assert set(site.drained) == {N2}  # those of another user tell of the node
+
+
+def test_a_user_who_waits_drains_no_second_node_by_prologs() -> None:
+    site = Site()
+    for job in (1, 2, 3):
+        site.fail(job, N1, hook="prolog ended with 1")
+    site.now += 600.1
+    for job in (4, 5, 6):
+        site.fail(job, N2, hook="prolog ended with 1")
+    assert set(site.drained) == {N1}  # an operator has to look
+    for job in (7, 8, 9):
+        site.fail(job, N2)  # the node's own
+    assert set(site.drained) == {N1, N2}
+
+
+def test_what_failed_before_an_operator_resumed_a_node_counts_no_more() -> None:
+    site = Site()
+    for job in (1, 2, 3):
+        site.fail(job, N1)
+    site.resume(N1)
+    site.fail(4, N1)
+    assert not site.drained
+
+
 def test_a_job_at_fault_gives_back_no_node_that_was_drained_for_other_reasons() -> None:
     again = Site()
     for _ in range(2):
@@ -238,7 +285,7 @@ def test_a_check_changes_nothing_of_a_node_that_an_operator_has_drained() -> Non
     assert site.drained[N1].reason == "new fan"
 
 
-JOBS, NODES = st.sampled_from([1, 2, 3, *ARRAYS]), st.sampled_from([N1, N2])
+JOBS, NODES = st.sampled_from([1, 2, 3, *ARRAYS, *BOBS[:3]]), st.sampled_from([N1, N2])
 KINDS = st.sampled_from(
     [
         {},
@@ -251,6 +298,7 @@ FAILS = st.tuples(st.just("fail"), JOBS, NODES, KINDS)
 STEPS = st.one_of(
     *(FAILS,) * 6,
     st.tuples(st.just("check"), NODES),
+    st.tuples(st.just("resume"), NODES),
     st.tuples(st.just("wait"), st.sampled_from([5.0, 200.0, 601.0])),
 )
 
@@ -273,6 +321,8 @@ def test_a_new_daemon_knows_what_the_one_before_knew(
                     site.fail(job, node, **record)
                 elif what == "check":
                     site.starts.checked(given_[0], "", site.now)
+                elif what == "resume":
+                    site.resume(given_[0])
                 else:
                     site.now += given_[0]
                 site.starts.tick(site.now)

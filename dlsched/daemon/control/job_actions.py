@@ -82,6 +82,8 @@ class _Action:
         return self._hold(row, token, holder, "hold")
 
     def release(self, row: Job, token: int) -> list[Asked]:
+        if row.status.is_terminal:
+            raise NotPossible("it has ended already")
         if self.cluster.driver.table.of(row.job).held == "admin" and not self.caller.is_operator:
             raise NotAllowed("an operator holds it")
         return self._hold(row, token, "", "release")

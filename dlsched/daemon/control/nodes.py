@@ -79,6 +79,10 @@ def _view(cluster: Cluster, name: NodeName) -> control_pb2.NodeView:
     more += [words for words, _ in cluster.mismatches(name)]
     more += problems
     more += _faulty_gpus(cluster, name, described)
+    more += [
+        f"a process of job {run.key.job} cannot be killed"
+        for run in cluster.driver.committed.stuck_runs_on(name)
+    ]
     more = [words for words in more if words not in view.why]
     view.why = "; ".join(filter(None, (view.why, *more)))
     if described is not None:
@@ -197,6 +201,8 @@ async def set_nodes(
         )
         if request.action == control_pb2.NODE_ACTION_DRAIN:
             evict(cluster)
+        elif request.action == control_pb2.NODE_ACTION_RESUME:
+            cluster.failed_starts.forget(name)
         reply.done.append(name)
         reply.lines.append(line)
     return reply

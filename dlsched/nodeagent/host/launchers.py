@@ -57,7 +57,11 @@ class Launcher:
         """
         path = os.path.join(self.cgroup_root, folder)
         with contextlib.suppress(FileExistsError):
-            os.mkdir(path)
+            try:
+                os.mkdir(path)
+            except FileNotFoundError:  # another program has tidied up empty cgroups
+                os.makedirs(path)
+                cgroups.enable(self.cgroup_root, self.controllers)
         cgroups.make_leaves(path)
         cgroups.enable(path, self.controllers)
         limits = desired.limits

@@ -62,6 +62,7 @@ class Stuck:
         cluster = self.cluster
         told = f"n1: a process of job {self.job} cannot be killed"
         eventually("operators see it", lambda: told in cluster.run("admin", "status").stdout)
+        assert f"a process of job {self.job} cannot be killed" in cluster.node("n1").reason
         assert self.runs.read_text() == "1\n"
         one = cluster.submit("true", gpus="1", nodelist="n1")
         cluster.until(one, "COMPLETED")  # the other GPUs are in use
@@ -141,6 +142,7 @@ def test_a_job_that_has_ended_for_its_user_says_so_and_its_gpus_stay_taken(
             cluster.cli("cancel", str(job.job))
         cluster.until(job.job, "CANCELLED" if how == "cancel" else "TIMEOUT")
         job.waits()
+        assert "it has ended already" in cluster.run("release", str(job.job)).stderr
         cluster.kill("daemon")
         cluster.start_daemon()
         cluster.wait_until_up()

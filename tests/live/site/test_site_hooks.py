@@ -288,3 +288,16 @@ def test_a_node_whose_prolog_fails_for_different_jobs_is_drained(three: Hooked) 
     three.says("prolog", "")
     three.resume("n2")
     assert three.until(three.submit("true", nodelist="n2"), "COMPLETED").run == 1
+
+
+def test_one_user_s_failing_prologs_drain_one_node_at_most(three: Hooked) -> None:
+    three.says("prolog", 'echo "no such project"; exit 7')
+    for name in three.names:
+        jobs = [three.submit("true", nodelist=name) for _ in range(4)]
+        for job in jobs:
+            why = f"{job} has failed on {name}"
+            eventually(why, lambda job=job, name=name: three.ran(job) or three.drained(name))
+    eventually("all that ran is given back", lambda: not any(map(three.drained, three.names)))
+    three.cli("cancel", "--me", "--yes", check=False)
+    three.says("prolog", "")
+    assert three.until(three.submit("true"), "COMPLETED")

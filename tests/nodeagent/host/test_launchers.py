@@ -86,6 +86,19 @@ def test_a_cgroup_a_run_frozen_and_killed_by_the_kernel(cluster: Any) -> None:
 
 
 @CGROUP
+def test_a_job_starts_after_the_agent_s_empty_cgroup_was_removed(cluster: Any) -> None:
+    cluster.agent(NODE, "--launcher", "cgroup")
+    leader = cluster.leader
+    leader.wait_node(NODE)
+    root, _ = launchers.find_cgroup(NODE)
+    Path(root).rmdir()
+    job = leader.submit(Work(script=b"#!/bin/sh\ntrue\n"))
+    run_id = leader.place(job, (NODE,))
+    assert leader.wait(job).status is JobStatus.COMPLETED
+    eventually(lambda: not list(Path(root).glob(f"*.{run_id}")), "its cgroup goes with the run")
+
+
+@CGROUP
 def test_a_lost_keeper_s_cgroup_is_killed_as_a_whole(cluster: Any) -> None:
     agent = cluster.agent(NODE, "--launcher", "cgroup")
     leader = cluster.leader
