@@ -83,7 +83,12 @@ class UserFiles:
             DlschedError: the file server takes no request, nor does the one in its place.
             ConnectionError: it has ended.
         """
-        content, order = await self._connect(keeper)
+        try:
+            content, order = await self._connect(keeper)
+        except ConnectionError:
+            raise
+        except OSError as error:  # this agent has no descriptor or process left
+            raise DlschedError(f"the file server cannot be asked: {error.strerror}") from None
         request = {"do": do, "uid": uid, "gid": gid, "groups": list(groups), **more}
         order.write(json.dumps(request).encode() + b"\n")
         await order.drain()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,24 @@ def test_a_file_server_that_stands_still_or_is_gone_is_replaced(
         second = files._process
         assert await read() == wanted
         assert files._process is second  # one is enough for all five
+        await files.close()
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_an_agent_without_descriptors_says_so(left: int) -> None:
+    async def work() -> None:
+        files = UserFiles()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        free = os.dup(0)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free + left, hard))
+        try:
+            with pytest.raises(DlschedError, match="cannot be asked: Too many open files"):
+                await files.ask("read", uid=0, gid=0, groups=[])
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         await files.close()
 
     asyncio.run(work())
