@@ -458,7 +458,8 @@ class Engine:
             self.cycle.ctx.changes.clear()
             self._wake, self._stable = math.inf, math.inf
         elif self._touched and semantics.between == "fill":
-            if world.waiting and (world.occupancy.free_total or world.table.says_shares):
+            may_start = world.occupancy.free_total or world.table.says_shares
+            if world.waiting and (may_start or self.cycle.has_news):
                 self._decide_in("fill")
             self._touched = False
         return False

@@ -141,3 +141,9 @@ class Allocation:
     host_shares: dict[int, HostShare] = field(default_factory=dict)
     order: Rows | None = None
     terms: Mapping[str, Floats] = field(default_factory=dict)
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Does everything stay as it is?"""
+        ended = any(grant.complete for grant in self.grants.values())
+        return not (self.launched or self.suspended or self.host_shares or ended)

@@ -41,6 +41,8 @@ class Cycle:
         refused: rows that admission refused for good, and their children, in order.
         board: what jobs report.
         decisions: how many decisions were made.
+        has_news: when it was asked last, admission let rows in, or refused them, by a decision of
+            its own.
         admitted: per row its place in the order of admission.
     """
 
@@ -67,6 +69,7 @@ class Cycle:
         self.refusals: dict[int, Refused] = {}
         self.refused: list[int] = []
         self.decisions = 0
+        self.has_news = False
         self._replace = replace
         self._arrived: list[int] = []  # admission was not asked about them yet
         self._entered: list[int] = []  # admitted, and not yet in `ctx.active`
@@ -89,9 +92,15 @@ class Cycle:
         ctx.now, ctx.number, ctx.mode = now, number, mode
         return ctx
 
-    def arrive(self, rows: Sequence[int]) -> None:
-        """Rows are there from now on; the next admission is asked about them."""
+    def arrive(self, rows: Sequence[int], since: Floats | None = None) -> None:
+        """Rows are there; the next admission is asked about them.
+
+        Args:
+            rows: the rows.
+            since: when each came, in seconds; None: now.
+        """
         ctx = self.ctx
+        ctx.table.since[rows] = ctx.now if since is None else since
         for row in rows:
             ctx.table.status[row] = HELD_BACK
             ctx.changes.append(Change("arrive", ctx.now, row))
@@ -187,17 +196,17 @@ class Cycle:
         Raises:
             PolicyFailed: the part raised or answered nonsense.
         """
+        table, now = self.ctx.table, self.ctx.now
+        self.has_news = False
         if self.parts.admission.admits_all and not len(self.held_back):
-            entering, self._arrived = self._arrived, []
+            entering, self._arrived = self._arrived, []  # each when it came
         else:
             entering = self._ask_admission()
-        table, now = self.ctx.table, self.ctx.now
+            table.since[entering] = now
         for row in entering:
             self.enter(row)
-            table.status[row] = WAITING
-            table.admitted_at[row] = now
-            if not table.starts.item(row):
-                table.since[row] = now
+        table.status[entering] = WAITING
+        table.admitted_at[entering] = table.since[entering]
         return entering
 
     def _ask_admission(self) -> list[int]:
@@ -214,6 +223,7 @@ class Cycle:
                 self._refuse_for_good(row, why)
                 stays[queue == row] = False
         self.held_back = queue[stays]
+        self.has_news = len(self.held_back) < len(queue)
         entering: list[int] = queue[enters].tolist()
         return entering
 
@@ -226,7 +236,9 @@ class Cycle:
     def decide(self) -> Allocation:
         """Decide, and enter in the calendar what was planned ahead.
 
-        The occupancy has the placements of the answer already; the world carries out the rest.
+        The occupancy has the placements of the answer already; the world carries out the rest. A
+        fill that changes nothing leaves no trace: how often a world looks for idle GPUs between
+        two rounds decides nothing.
 
         Raises:
             PolicyFailed: a part raised or asked for what cannot be; nothing has changed then.
@@ -237,13 +249,15 @@ class Cycle:
             self.board.collect()
         if ctx.reserved is not None:
             self._keep_reservations(ctx.reserved)
-        allocation = decide(parts, ctx)
+        counts = ctx.mode == "full" or self.has_news
+        allocation = decide(parts, ctx, counts=counts)
         if ctx.reserved is not None:
             self._tell_reservations(ctx.reserved, allocation)
         self.decisions += 1
-        ctx.changes.clear()
         self.refusals.update(allocation.refused)
-        self._book(allocation)
+        if counts or not allocation.changes_nothing:
+            ctx.changes.clear()
+            self._book(allocation)
         return allocation
 
     def _keep_reservations(self, reserved: Reserved) -> None:

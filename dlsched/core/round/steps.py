@@ -228,13 +228,20 @@ def blamed_on(policy: SchedulingPolicy[Any], error: Exception) -> PolicyFailed:
     return failed
 
 
-def decide(parts: Parts, ctx: RoundContext) -> Allocation:
+def decide(parts: Parts, ctx: RoundContext, *, counts: bool = True) -> Allocation:
     """Entitle, rank, allocate and place; the occupancy holds the outcome.
+
+    Args:
+        parts: the stages.
+        ctx: the snapshot.
+        counts: parts remember it whatever it decides; else it leaves no trace where it changes
+            nothing.
 
     Raises:
         PolicyFailed: a part raised or asked for what cannot be; nothing has changed then.
     """
     policy = parts.scheduling
+    before = None if counts else _Before(parts, ctx)
     if parts.estimator.revises:
         revise(parts, ctx)
     if ctx.occupancy.beside:
@@ -258,7 +265,31 @@ def decide(parts: Parts, ctx: RoundContext) -> Allocation:
     except Exception as error:  # a third party's code: whatever it raises must not end the world
         walk.rollback(0)
         raise blamed_on(policy, error) from error
-    return walk.answer()
+    allocation = walk.answer()
+    if before is not None and allocation.changes_nothing:
+        before.restore(walk)
+        allocation.reserved = dict(ctx.occupancy.reserved)
+    return allocation
+
+
+class _Before:
+    """What parts remember, and what is reserved for rows, before a decision."""
+
+    def __init__(self, parts: Parts, ctx: RoundContext) -> None:
+        remembering: list[Stage[Any]] = []
+        if parts.scheduling.fills is None:
+            remembering.append(parts.scheduling)
+        if isinstance(parts.placement, ClaimingPlacement):
+            remembering.append(parts.placement)
+        self._states = [(part, part.state_dict()) for part in remembering]
+        self._reserved = dict(ctx.occupancy.reserved)
+
+    def restore(self, walk: Walk) -> None:
+        """Go back to it; no row has got or lost GPUs since."""
+        if walk.occupancy.reserved != self._reserved:
+            walk.rollback(0)
+        for part, state in self._states:
+            part.load_state_dict(state)
 
 
 def _allocate(policy: SchedulingPolicy[Any], ctx: RoundContext, walk: Walk) -> None:

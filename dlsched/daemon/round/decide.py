@@ -52,17 +52,18 @@ def decide(snapshot: LiveSnapshot, cpu_clock: Callable[[], float] | None = None)
         ctx.forecast = forecaster_of(prepared)
         cycle.choose()
         ctx.forecast = None
-    cycle.admit()
+    came = cycle.admit()
+    entered = came if cycle.has_news else []
     waits = ctx.table.status[cycle.active] == WAITING
     has_work = waits.any() or (len(waits) > 0 and not cycle.parts.rest)
     allocation = cycle.decide() if has_work else Allocation()
-    return _decided(prepared, allocation)
+    return _decided(prepared, allocation, entered)
 
 
 # -- the answer -----------------------------------------------------------------------------------
 
 
-def _decided(prepared: PreparedRound, allocation: Allocation) -> Decided:
+def _decided(prepared: PreparedRound, allocation: Allocation, entered: list[int]) -> Decided:
     snapshot, ctx = prepared.snapshot, prepared.ctx
     jobs: list[int] = snapshot.table.job.tolist()
     held = ctx.occupancy.held
@@ -89,6 +90,7 @@ def _decided(prepared: PreparedRound, allocation: Allocation) -> Decided:
         order=prepared.snapshot.table.job[order],
         terms=_terms(prepared, allocation, order),
         refused=tuple(job for job in refused if job not in before),
+        admitted=tuple(jobs[row] for row in entered),
         wake_at=allocation.wake_at,
         stable_until=allocation.stable_until,
         nodes_wanted=allocation.nodes_wanted,
@@ -179,6 +181,7 @@ def _state(prepared: PreparedRound, allocation: Allocation) -> PolicyState:
         ],
         speeds_at=max(prepared.state.speeds_at, latest_change(snapshot.speeds)),
         room=prepared.room,
+        decided_at=snapshot.now,
     )
 
 

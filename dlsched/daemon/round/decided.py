@@ -35,6 +35,7 @@ class Decided:
         order: the waiting jobs in the policy's order, best first.
         terms: the numbers behind the order, by name; a value for each of `order`.
         refused: jobs that admission refuses for good.
+        admitted: jobs that admission lets in, where it does not let in all.
         wake_at: the policy wants to be asked again then, in seconds of its clock.
         stable_until: without changes nothing would be decided otherwise before then.
         nodes_wanted: the cluster size that it would like; None for no wish.
@@ -59,6 +60,7 @@ class Decided:
     nodes_wanted: int | None
     state: bytes
     terms: Mapping[str, Floats] = field(default_factory=dict)
+    admitted: tuple[int, ...] = ()
     cpu_s: float = 0.0
 
     def reason_texts(self) -> dict[int, str]:
@@ -101,4 +103,4 @@ class Decided:
     def changes_nothing(self) -> bool:
         """Whether everything stays as it is."""
         changes = self.launched or self.suspended or self.completed or self.refused
-        return not (changes or self.host_shares)
+        return not (changes or self.host_shares or self.admitted)

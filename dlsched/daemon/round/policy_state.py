@@ -54,6 +54,8 @@ class PolicyState:
         speeds_at: when the latest speed was measured that it knows of.
         room: how each node served, and how many of its GPUs were not closed: [node, service,
             GPUs]; nothing in the state of an older release.
+        decided_at: when the decision was made, in seconds of the policy's clock; infinite where
+            none was, and in the state of an older release.
     """
 
     jobs: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -77,6 +79,7 @@ class PolicyState:
     host_shares: list[list[Any]] = field(default_factory=list)
     speeds_at: float = -math.inf
     room: list[list[Any]] = field(default_factory=list)
+    decided_at: float = math.inf
 
     def to_bytes(self) -> bytes:
         """The state as bytes; equal states give equal bytes."""

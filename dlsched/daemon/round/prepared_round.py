@@ -17,6 +17,7 @@ from dlsched.core.errors import BadInput
 from dlsched.core.goodput.scaling import FittedScaling
 from dlsched.core.round.cycle import Cycle
 from dlsched.core.round.steps import Parts
+from dlsched.core.semantics import Semantics
 from dlsched.core.speed.belief import Belief
 from dlsched.core.units import (
     COMPLETED,
@@ -104,7 +105,7 @@ def prepare(snapshot: LiveSnapshot) -> PreparedRound | None:
     pools = pools_of(snapshot, numbering, cluster)
     ctx = RoundContext(
         now=snapshot.now,
-        number=snapshot.number,
+        number=_number(snapshot, semantics),
         mode=snapshot.mode,
         table=table,
         active=np.zeros(0, np.int64),
@@ -133,6 +134,12 @@ def prepare(snapshot: LiveSnapshot) -> PreparedRound | None:
     )
     _carry_over(prepared)
     return prepared
+
+
+def _number(snapshot: LiveSnapshot, semantics: Semantics) -> int:
+    """The round's number for policies: as in a replay, that of the interval that has begun last."""
+    length = semantics.round_length
+    return int(snapshot.now // length) if length else snapshot.number
 
 
 def belief_of(snapshot: LiveSnapshot, parts: Parts, table: UnitTable, node_gpus: int) -> Belief:
@@ -191,7 +198,9 @@ def _carry_over(prepared: PreparedRound) -> None:
     arrived = np.flatnonzero(present & ~seen)
     for row in started.tolist():
         ctx.changes.append(Change("arrive", ctx.now, row))
-    cycle.arrive(arrived.tolist())
+    came = table.since[arrived]  # some of them could not be seen before: those begin to wait now
+    is_new = (state.decided_at < came) & (came < ctx.now)
+    cycle.arrive(arrived.tolist(), np.where(is_new, came, ctx.now))
     _tell_changes(prepared)
     for row in changed_since(prepared.snapshot.speeds, state.speeds_at, ctx.active).tolist():
         ctx.changes.append(Change("adapt", ctx.now, row))

@@ -86,7 +86,8 @@ class WhatIf(SchedulingPolicy[WhatIfOptions], Chooser):
         """Forecast every combination; returns the best one's parts that differ from the present."""
         if ctx.forecast is None:
             return None
-        if self._inside is not None and ctx.number < self._chosen_in + self.options.every:
+        passed = ctx.number - self._chosen_in
+        if self._inside is not None and 0 <= passed < self.options.every:
             return None
         self._chosen_in = ctx.number
         best: tuple[float, dict[str, str]] | None = None

@@ -76,7 +76,7 @@ class GandivaRounds:
             is_apart = packed in placed and placed[packed] != placed.get(pack.host)
             if pack.host not in servers.of or is_apart:  # a fill has started it elsewhere
                 packs.end(packed, now.time, failed=False)
-        for row, here in now.held.items():
+        for row, here in sorted(now.held.items()):
             is_whole = here.keys() <= servers.gpus.keys()
             if row not in packs.of and is_whole and servers.of.get(row) != here:
                 servers.put(row, here)  # a fill, or another part of the system, has started it

@@ -109,12 +109,7 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
         return self.options.pack
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
-        """One turn, or between two turns a fill of idle GPUs.
-
-        A fill that starts nothing leaves no trace: how often idle GPUs were looked for between two
-        turns decides nothing.
-        """
-        before = self.state_dict() if ctx.mode == "fill" else None
+        """One turn, or between two turns a fill of idle GPUs."""
         self._gpu_types.update(ctx)
         servers = Servers(self._gpu_types, ctx)
         self._charge(ctx)
@@ -128,8 +123,6 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
             self._until = ctx.now + self._quantum(ctx)
         self._fill(shares, servers, ctx, walk)
         self._rate = {row: shares.tickets(row) for row in self._assignments.of}
-        if before is not None and not walk.launched:
-            self.load_state_dict(before)
         if not ctx.round_length and len(ctx.active):
             walk.wake_at(max(self._until, ctx.now + SOON_S))
 

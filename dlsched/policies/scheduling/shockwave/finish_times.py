@@ -64,14 +64,14 @@ class Target:
 
     def note(self, estimate: float, number: int) -> None:
         """Enter a new estimate, made in the round of this number."""
-        if self.since >= 0:
+        if 0 <= self.since < number:
             self.total += self.last * (number - self.since)
             self.rounds += number - self.since
         self.last, self.since = estimate, number
 
     def at(self, number: int) -> float:
         """The target as of a round, seconds."""
-        held = number - self.since
+        held = max(number - self.since, 0)
         rounds = self.rounds + held
         mean = (self.total + self.last * held) / rounds if rounds else self.last
         return PAST * mean + LATEST * self.last

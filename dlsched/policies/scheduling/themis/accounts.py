@@ -9,7 +9,7 @@ N_avg is the mean number of active apps over the app's life, at least 1.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from dlsched.core.memory import Remembering, by_row, kept
@@ -54,7 +54,10 @@ class Accounts(Remembering):
     of: dict[str, Account] = kept(
         dict,
         lambda stored: {name: Account(**values) for name, values in stored.items()},
-        store=lambda of: {name: asdict(account) for name, account in of.items()},
+        store=lambda of: {
+            name: {each: getattr(account, each) for each in Account.__slots__}
+            for name, account in of.items()
+        },
     )
     app: dict[int, str] = by_row(str)
     _updated_at: float = kept(0.0, key="looked_at")
