@@ -7,12 +7,12 @@ generator of its own. No clock, no file, no network: the same context gives the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from dlsched.core.arrays import Bools, Rows
+from dlsched.core.arrays import Bools, Floats, Rows
 from dlsched.core.cluster.calendar import Calendar
 from dlsched.core.cluster.pools import Pools
 from dlsched.core.cluster.reservations import Reserved
@@ -55,6 +55,8 @@ class RoundContext:
         forecast: runs the present state on; None where the world offers none.
         restart_overhead: seconds without progress after a start.
         min_run: a row is not preempted before it has run so long.
+        joined_at: of rows that are seen as the only holders of their GPUs, when the last row that
+            shares them began; a row is not preempted before that one has run so long.
         seed: the run's seed.
         perf: what is believed of how fast units run.
         since_decision: rounds of whole steps that have ended since the last decision.
@@ -78,6 +80,7 @@ class RoundContext:
     forecast: Forecaster | None = None
     restart_overhead: float = 0.0
     min_run: float = 0.0
+    joined_at: dict[int, float] = field(default_factory=dict)
     seed: int = 0
     perf: Belief = NOTHING_KNOWN
     since_decision: WholeRounds = NO_ROUNDS
@@ -136,4 +139,12 @@ class RoundContext:
         """Running rows that have not yet run the minimum time."""
         if self.min_run <= 0:
             return np.zeros(len(units), np.bool_)
-        return units.running & (self.now - units.since < self.min_run)
+        return units.running & (self.now - self.kept_since(units.rows) < self.min_run)
+
+    def kept_since(self, rows: Rows) -> Floats:
+        """Since when running rows have had their GPUs, or those that share these, in seconds."""
+        since: Floats = self.table.since[rows]
+        if self.joined_at:
+            joined = [self.joined_at.get(row, -np.inf) for row in rows.tolist()]
+            since = np.maximum(since, joined)
+        return since

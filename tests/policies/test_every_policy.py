@@ -7,6 +7,7 @@ tests here add what can be said of the outcome.
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import numpy as np
@@ -116,6 +117,69 @@ def test_the_same_input_gives_the_same_outcome(
 ) -> None:
     runs = [lab.outcome(run(lab, policy, situation, seed=3)) for _ in range(2)]
     assert runs[0] == runs[1]
+
+
+def random_jobs(random_: random.Random, count: int, most_gpus: int) -> list[tuple[int, int, int]]:
+    """Jobs that come so fast that some of them wait."""
+    return [
+        (random_.randrange(25 * count), random_.randint(1, most_gpus), random_.randint(1, 400))
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", names("scheduling"))
+@settings(max_examples=8)
+@given(
+    seed=st.integers(0, 1000),
+    clock=st.sampled_from(["rounds", "events"]),
+    min_run=st.sampled_from([45.0, 90.0, 130.0]),
+)
+def test_a_job_keeps_its_gpus_for_the_minimum_time(
+    lab: Any, policy: str, seed: int, clock: str, min_run: float
+) -> None:
+    """Also one that shares GPUs with a job that has them for longer already."""
+    random_ = random.Random(seed)
+    jobs = random_jobs(random_, 5 if policy == "what-if" else 12, 3)
+    trace = lab.trace(jobs, gpu_share=[random_.choice([1.0, 0.5, 0.5, 0.3]) for _ in jobs])
+    engine = lab.engine(trace, policy, cluster="2x3", clock=clock, min_run=min_run, options=FEW)
+    engine.between_rounds = None  # each start is seen
+    began: dict[int, float] = {}
+
+    def see(engine: Any, allocation: Any) -> None:
+        for row in allocation.suspended:
+            assert engine.now - began[row] >= min_run, f"job {row} at {engine.now:g} s"
+        began.update(dict.fromkeys(allocation.launched, engine.now))
+
+    engine.observers.append(see)
+    engine.run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", names("scheduling"))
+@settings(max_examples=5)
+@given(seed=st.integers(0, 1000), clock=st.sampled_from(["rounds", "rounds", "events"]))
+def test_the_order_in_which_jobs_got_their_gpus_decides_nothing(
+    lab: Any, policy: str, seed: int, clock: str
+) -> None:
+    """A live cluster that starts anew does not know it."""
+    shuffle = random.Random(seed)
+    jobs = random_jobs(shuffle, 5 if policy == "what-if" else 60, 6)
+
+    def forget_order(engine: Any, _: Any) -> None:
+        held = engine.world.occupancy.held
+        rows = shuffle.sample(list(held), len(held))
+        placements = [held.pop(row) for row in rows]
+        held.update(zip(rows, placements, strict=True))
+
+    outcomes = []
+    for observers in ([], [forget_order]):
+        engine = lab.engine(jobs, policy, cluster="2x4", clock=clock, options=FEW)
+        engine.observers += observers
+        engine.run()
+        table = engine.world.table
+        outcomes.append((table.first_start.tolist(), table.finish.tolist(), table.starts.tolist()))
+    assert outcomes[0] == outcomes[1]
 
 
 @pytest.mark.parametrize("policy", [p for p in names("scheduling") if p != "what-if"])

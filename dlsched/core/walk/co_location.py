@@ -84,7 +84,10 @@ class CoLocation:
         self._beside = {row: beside[row] for row in sorted(beside) if beside[row][0] < row}
 
     def set_aside(self, walk: Walk) -> None:
-        """Let the policy see one holder of each GPU."""
+        """Let the policy see one holder of each GPU, which stays as long as the others must."""
+        joined, since = self._ctx.joined_at, self._ctx.table.since
+        for row, (holder, *_) in self._beside.items():
+            joined[holder] = max(since.item(row), joined.get(holder, -math.inf))
         for row in self._beside:
             walk.set_aside(row)
         if self._beside:
@@ -96,6 +99,7 @@ class CoLocation:
     def restore(self) -> None:
         """The policy has decided, or failed: all rows are active again."""
         self._ctx.active = self._active
+        self._ctx.joined_at.clear()
 
     def put_back(self, walk: Walk) -> None:
         """Second rows go back to their GPUs; rows that wait join one that runs."""

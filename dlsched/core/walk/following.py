@@ -57,7 +57,7 @@ def _protected_first(walk: Walk, rows: Rows, running: Bools) -> tuple[Rows, Bool
         return rows, running
     behind = ~(running & walk.is_protected(rows))
     order = np.argsort(behind, kind="stable")
-    until = walk.table.since[rows[~behind]] + walk.ctx.min_run
+    until = walk.ctx.kept_since(rows[~behind]) + walk.ctx.min_run
     if until.size and not running.all():
         walk.wake_at(float(until.min()))
     return rows[order], running[order]

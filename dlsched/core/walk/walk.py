@@ -450,7 +450,7 @@ class Walk:
             raise PolicyFailed(f"it suspends unit {row}, but running rows are frozen now")
         if row not in self.occupancy.held or row in self.launched:
             raise PolicyFailed(f"it suspends unit {row}, which does not run")
-        if self.ctx.now - self.table.since[row] < self.ctx.min_run:
+        if self._is_protected(row):
             raise PolicyFailed(
                 f"it suspends unit {row} before its minimum of {self.ctx.min_run:g} s is over"
             )
@@ -746,14 +746,21 @@ class Walk:
         """Rows that started so recently that they must not be preempted yet."""
         if self.ctx.min_run <= 0:
             return np.zeros(len(rows), np.bool_)
-        return np.asarray(self.ctx.now - self.table.since[rows] < self.ctx.min_run)
+        return np.asarray(self.ctx.now - self.ctx.kept_since(rows) < self.ctx.min_run)
+
+    def _is_protected(self, row: int) -> bool:
+        ctx = self.ctx
+        if ctx.min_run <= 0:
+            return False
+        since = max(self.table.since.item(row), ctx.joined_at.get(row, -np.inf))
+        return ctx.now - since < ctx.min_run
 
     def is_victim(self, row: int, nodes: int) -> bool:
         """May this row be suspended now, and would that free GPUs of these nodes?"""
         held = self.occupancy.held.get(row)
         if held is None or row in self.launched:
             return False
-        if self.ctx.min_run > 0 and self.ctx.now - self.table.since[row] < self.ctx.min_run:
+        if self._is_protected(row):
             return False
         return any(nodes >> node & 1 for node in held.nodes)
 

@@ -204,7 +204,7 @@ class Afs(SchedulingPolicy[AfsOptions]):
             return
         protected = ctx.protected(units)
         if protected.any():
-            walk.wake_at(float((units.since[protected] + ctx.min_run).min()))
+            walk.wake_at(float((ctx.kept_since(units.rows[protected]) + ctx.min_run).min()))
         self._due = not walk.may_preempt or bool(protected.any())
         units = units[~protected]
         for pool, places in share_by_pool(units):

@@ -119,9 +119,10 @@ class _Leases(SchedulingPolicy[O]):
 
     def _next_end(self, ctx: RoundContext) -> float:
         """The next time at which a lease ends, or a row with an ended lease may be moved."""
-        since, soonest = ctx.table.since, math.inf
-        for row, end in self._until.items():
-            at = max(end, float(since[row]) + ctx.min_run)
+        rows, soonest = np.fromiter(self._until, np.int64), math.inf
+        since = ctx.kept_since(rows).tolist()
+        for end, began in zip(self._until.values(), since, strict=True):
+            at = max(end, began + ctx.min_run)
             if at > ctx.now + OVER_S:
                 soonest = min(soonest, at)
         return soonest
