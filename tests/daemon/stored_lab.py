@@ -70,9 +70,8 @@ def lab_on(live: Any, store: Store, nodes: tuple[int, ...] = (4, 4, 2), **given:
         def begun_anew(self, now: float) -> RoundState:
             """What another daemon begins with."""
             loaded = store.load()
-            live = LiveState(self.live.rules).successor(
-                loaded, now, learn_from=read_ended(store, loaded)
-            )
+            new = LiveState(self.live.rules, learn_from=self.live.learn_from)
+            live = new.successor(loaded, now, learn_from=read_ended(store, loaded))
             return RoundState.of_loaded(live, self.state.settings, loaded)
 
         def restart(self, now: float) -> None:

@@ -67,7 +67,7 @@ _OF_NODES = (
 _FOLLOWED = frozenset(  # attached records that change what is here
     {HoldChanged, FieldsChanged, Progress, CheckpointCommitted, NodeDescribed, Drained}
 )
-LEARN_FROM = 512  # ended jobs that stay for policies to learn from
+LEARN_FROM = 1024  # jobs that have completed last, which policies learn from
 
 
 class LiveColumns:
@@ -106,7 +106,7 @@ class LiveColumns:
         Args:
             rules: partitions and virtual clusters.
             origin: seconds since the epoch (UTC) at which the policy's clock shows 0.
-            learn_from: how many ended jobs stay for policies to learn from.
+            learn_from: how many of the jobs that have completed last policies learn from.
             speeds: measured speeds of trainings.
             trainings: what elastic jobs have reported.
         """
@@ -130,7 +130,7 @@ class LiveColumns:
         self.changed = False
         self.clock_set_s = 0.0
         self._usage_settled = False  # what all owners have used was brought up to now
-        self._learn_from = learn_from
+        self.learn_from = learn_from
         self._ended_rows = 0
         self._highest_shown = 0  # the latest job that policies may know
         self._unsettled: set[JobId] = set()  # ended after the last accepted decision
@@ -161,7 +161,7 @@ class LiveColumns:
         new = type(self)(
             self.rules,
             origin=self.origin,
-            learn_from=self._learn_from,
+            learn_from=self.learn_from,
             speeds=self.speeds,
             trainings=self.trainings,
         )
@@ -491,12 +491,17 @@ class LiveColumns:
             self.eligibility.note_stuck(job, "" if stuck is None else unkillable(stuck))
             self.jobs.set(row, orphan=alive or stuck is not None)
 
+    @property
+    def latest_finished(self) -> list[int]:
+        """The jobs that policies learn from, in the order in which they have completed."""
+        return self.finished[max(len(self.finished) - self.learn_from, 0) :]
+
     def _pack(self) -> None:
         """Drop the rows of jobs that ended long ago, and that the policy has settled."""
         settled = self._ended_rows - len(self._unsettled)
-        if settled <= max(2 * self._learn_from, self.jobs.count // 2):
+        if settled <= max(self.learn_from, self.jobs.count // 2):
             return
-        recent = set(self.finished[max(len(self.finished) - self._learn_from, 0) :])
+        recent = set(self.latest_finished)
         recent |= self.accounting.unstored | self._unsettled
         ended = self.jobs["phase"] == c.ENDED
         keep = ~ended | np.isin(self.jobs["job"], np.fromiter(recent, np.int64))

@@ -14,14 +14,13 @@ from dlsched.db.reading.queries import StoredJob
 from dlsched.db.store import Store
 from dlsched.protocol.messages import JobId
 
-MOST = 2 * LEARN_FROM  # that the last decision knew; the columns keep about as many
-
 
 def read_ended(store: Store, loaded: Loaded) -> list[StoredJob]:
     """The jobs that have ended of which policies are to know, in the order of their ends.
 
-    These are the jobs that the last stored decision knew, and the last ones that have completed of
-    those submitted since then; so many, however long the history is.
+    These are the jobs that the last stored decision learned from, the last ones that have ended of
+    those that it knew, and the last ones that have completed of all; so many, however long the
+    history is. A daemon that was not restarted has the same ones to learn from.
 
     Args:
         store: the database.
@@ -29,11 +28,10 @@ def read_ended(store: Store, loaded: Loaded) -> list[StoredJob]:
     """
     state = PolicyState.from_bytes(loaded.policy_state or b"")
     known = [JobId(job) for job in state.jobs.tolist()]
-    place = {job: number for number, job in enumerate(state.finished.tolist())}
+    place = {JobId(job): number for number, job in enumerate(state.finished.tolist())}
     live = {job for job, row in loaded.ledger.jobs.items() if not row.status.is_terminal}
-    chosen = store.last_ended((job for job in known if job not in live), MOST)
-    newest = max(known, default=0)
-    chosen += [job for job in store.last_completed(LEARN_FROM) if job > newest]
+    chosen = {*place, *store.last_completed(LEARN_FROM)} - live
+    chosen.update(store.last_ended((job for job in known if job not in live), LEARN_FROM))
     return sorted(
         store.jobs(chosen), key=lambda each: (place.get(each.job.job, len(place)), *_moment(each))
     )

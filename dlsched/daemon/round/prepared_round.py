@@ -20,7 +20,6 @@ from dlsched.core.round.steps import Parts
 from dlsched.core.semantics import Semantics
 from dlsched.core.speed.belief import Belief
 from dlsched.core.units import (
-    COMPLETED,
     FUTURE,
     HELD_BACK,
     RUNNING,
@@ -221,10 +220,11 @@ def _tell_changes(prepared: PreparedRound) -> None:
     before = _row_or_gone(state.active, row_of)
     is_over = before == GONE
     there = before[~is_over]
-    is_over[~is_over] = (status[there] > RUNNING) & (status[there] != COMPLETED)
+    is_over[~is_over] = status[there] > RUNNING
     over = zip(state.active[is_over].tolist(), before[is_over].tolist(), strict=True)
-    for job, row in over:  # failed, cancelled, or not in memory any more
-        if job not in known:
+    told = known | {int(prepared.snapshot.table.job[row]) for row in ctx.finished}
+    for job, row in over:  # failed, cancelled, or not among those to learn from
+        if job not in told:
             ctx.changes.append(Change("finish", ctx.now, row))
     lost = rows_of(state.running, row_of)
     lost = lost[(status[lost] == WAITING) | (status[lost] == FUTURE)]

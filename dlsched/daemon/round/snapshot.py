@@ -123,7 +123,7 @@ class LiveSnapshot:
         table: the jobs, in the order of their ids; suspended ones have homes, where they can
             resume, and codes stand for the names that the live state has.
         held: rows and the GPUs that they hold or have claims on.
-        finished: rows that have completed, in order.
+        finished: rows that have completed last, in order.
         cluster: the nodes, encoded (see `RoundState.encoded_cluster`).
         service: per node 2 (takes work), 1 (keeps what it has), 0 (is away).
         closed: GPUs that no job may get, as (node, GPU) pairs of indices.

@@ -56,7 +56,7 @@ def _snapshot(state: RoundState, mode: Mode, now: float) -> LiveSnapshot:
         settings=state.settings,
         table=table,
         held=Held.of(held),
-        finished=np.array([jobs.row_of[job] for job in live.finished], np.int64),
+        finished=np.array([jobs.row_of[job] for job in live.latest_finished], np.int64),
         cluster=state.encoded_cluster(),
         service=np.array([_service(live, index) for index in range(len(live.nodes))], np.int8),
         closed=_closed(live),
