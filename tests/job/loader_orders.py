@@ -14,7 +14,8 @@ from dlsched.job.pytorch.loading import generators, set_generators
 from dlsched.job.pytorch.resumable import ResumableLoader
 
 DATA, BATCHES, EPOCHS = list(range(10)), 5, 3
-Make = Callable[["StandIn", DataLoader[int]], ResumableLoader]
+Options = dict[str, Any]  # of a DataLoader
+Make = Callable[["StandIn", Options], ResumableLoader]
 Given = tuple[int, list[int]]  # the epoch and the samples of a batch
 
 
@@ -100,28 +101,83 @@ def go_over(make: Make, order: str, workers: str, stops: list[tuple[int, int]]) 
     saved: bytes | None = None
     for stop in [*stops, None]:
         torch.manual_seed(1)
-        loader = make(job := StandIn(), DataLoader(DATA, **ORDERS[order](), **WORKERS[workers]))
+        loader = make(job := StandIn(), ORDERS[order]() | WORKERS[workers])
         if saved is not None:
             job.load["loader"](io.BytesIO(saved))
         more, saved = run(job, loader, stop)
         found += more
         iterator = loader._plain()._iterator
-        if iterator is not None:  # else its workers are awaited in vain
+        if loader._plain().num_workers and iterator is not None:  # else they are awaited in vain
             iterator._shutdown_workers()
     return found
 
 
-def by_torch(job: StandIn, loader: DataLoader[int]) -> ResumableLoader:
-    return ResumableLoader(cast(Any, job), loader)
+def by_torch(job: StandIn, options: Options) -> ResumableLoader:
+    return ResumableLoader(cast(Any, job), DataLoader(DATA, **options))
 
 
-def by_accelerate(job: StandIn, loader: DataLoader[int]) -> ResumableLoader:
+def by_accelerate(job: StandIn, options: Options) -> ResumableLoader:
     from accelerate import Accelerator  # noqa: PLC0415
 
     from dlsched.job.frameworks.accelerate import AccelerateLoader  # noqa: PLC0415
 
     accelerator = Accelerator(cpu=True)
-    return AccelerateLoader(cast(Any, job), accelerator, accelerator.prepare(loader))
+    return AccelerateLoader(
+        cast(Any, job), accelerator, accelerator.prepare(DataLoader(DATA, **options))
+    )
+
+
+def by_torchdata(job: StandIn, options: Options) -> ResumableLoader:
+    from torchdata.stateful_dataloader import StatefulDataLoader  # noqa: PLC0415
+
+    return ResumableLoader(cast(Any, job), StatefulDataLoader(DATA, **options))
+
+
+def by_timm(job: StandIn, options: Options) -> ResumableLoader:
+    """A loader that is one batch ahead; its batches are images of one pixel, and targets."""
+    from timm.data.loader import PrefetchLoader  # noqa: PLC0415
+
+    loader = DataLoader(DATA, collate_fn=_images, **options)
+    ahead = PrefetchLoader(loader, device=torch.device("cpu"))
+    return ResumableLoader(cast(Any, job), ahead)
+
+
+def timm_loader(kind: str, **more: float) -> ResumableLoader:
+    from timm.data import loader as timm  # noqa: PLC0415
+
+    loader: Any = DataLoader(DATA, 2, shuffle=True, collate_fn=_images)
+    if kind == "PrefetchLoader":
+        loader = timm.PrefetchLoader(loader, device=torch.device("cpu"), **more)
+    else:
+        loader = timm.MultiEpochsDataLoader(DATA, 2, shuffle=True)
+    return ResumableLoader(cast(Any, StandIn()), loader)
+
+
+class WithState(torch.utils.data.Dataset[int]):
+    """A data set that remembers what it was asked for."""
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, place: int) -> int:
+        return place
+
+    def state_dict(self) -> dict[str, int]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        pass
+
+
+def with_a_state(**options: bool) -> ResumableLoader:
+    from torchdata.stateful_dataloader import StatefulDataLoader  # noqa: PLC0415
+
+    loader = StatefulDataLoader(WithState(), 2, num_workers=1, **options)
+    return ResumableLoader(cast(Any, StandIn()), loader)
+
+
+def _images(samples: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.zeros(len(samples), 3, 1, 1, dtype=torch.uint8), torch.tensor(samples)
 
 
 def run(
@@ -132,7 +188,8 @@ def run(
     for epoch in loader.epochs(EPOCHS):
         for number, batch in enumerate(loader, job.batch):
             assert (job.epoch, job.batch) == (epoch, number + 1)
-            found.append((epoch, batch.tolist()))
+            samples = batch if isinstance(batch, torch.Tensor) else batch[1]
+            found.append((epoch, samples.tolist()))
             torch.rand(())  # as dropout draws
             if stop == (epoch, number + 1):
                 file = io.BytesIO()
@@ -143,7 +200,9 @@ def run(
 
 def check(library: str, order: str, workers: str) -> None:
     """Compare the batches of interrupted epochs with those of whole ones."""
-    make = {"torch": by_torch, "accelerate": by_accelerate}[library]
+    make = {
+        "torch": by_torch, "accelerate": by_accelerate, "timm": by_timm, "torchdata": by_torchdata,
+    }[library]  # fmt: skip
     before = generators()
     try:
         whole = go_over(make, order, workers, [])
@@ -159,7 +218,7 @@ def go_over_lazily(order: dict[str, Any]) -> None:
     """Go over an epoch of a loader."""
     before = generators()
     try:
-        for _ in by_torch(StandIn(), DataLoader(DATA, **order)):
+        for _ in by_torch(StandIn(), order):
             torch.rand(())
     finally:
         set_generators(before)

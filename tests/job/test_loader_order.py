@@ -28,13 +28,46 @@ def test_an_interrupted_epoch_has_the_batches_of_a_whole_one(order: str, workers
 @pytest.mark.parametrize(
     "order", ["shuffle", "shuffle with a generator", "sampler that remembers", "batch sampler"]
 )
+@pytest.mark.parametrize("library", ["accelerate", "torchdata", "timm"])
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_a_loader_of_accelerate_has_them_too(order: str, workers: str) -> None:
-    if importlib.util.find_spec("accelerate") is None:
-        pytest.skip("accelerate is not installed: pip install 'dlsched[frameworks]'")
+def test_the_loaders_of_libraries_have_them_too(library: str, order: str, workers: str) -> None:
+    """accelerate's, torchdata's StatefulDataLoader, and timm's, which is one batch ahead."""
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} is not installed: pip install 'dlsched[frameworks]', or timm")
     from .loader_orders import check  # noqa: PLC0415 - it loads PyTorch
 
-    check("accelerate", order, workers)
+    check(library, order, workers)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("timm") is None, reason="timm is not installed")
+@pytest.mark.parametrize(
+    ("kind", "more", "said"),
+    [
+        ("PrefetchLoader", {"re_prob": 0.5}, "draws what it erases .* use use_prefetcher=False"),
+        ("MultiEpochsDataLoader", {}, "MultiEpochsDataLoader has no state_dict"),
+    ],
+)
+def test_a_loader_of_timm_that_cannot_be_exact_is_refused(
+    kind: str, more: dict[str, float], said: str
+) -> None:
+    from dlsched.job.errors import JobError  # noqa: PLC0415
+
+    from .loader_orders import timm_loader  # noqa: PLC0415
+
+    with pytest.raises(JobError, match=said):
+        timm_loader(kind, **more)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torchdata") is None, reason="it is not installed")
+@pytest.mark.filterwarnings("ignore")
+def test_a_data_set_with_a_state_and_workers_that_stay_are_refused() -> None:
+    from dlsched.job.errors import JobError  # noqa: PLC0415
+
+    from .loader_orders import with_a_state  # noqa: PLC0415
+
+    with_a_state(persistent_workers=False)
+    with pytest.raises(JobError, match="has a state of its own and workers that stay"):
+        with_a_state(persistent_workers=True)
 
 
 def test_an_order_that_cannot_be_restored_is_told_within_its_first_epoch(

@@ -44,7 +44,8 @@ class ResumableLoader:
         Args:
             job: this process.
             loader: over a data set with any sampler or batch sampler; over an IterableDataset with
-                `state_dict` and `load_state_dict`, without workers; or a StatefulDataLoader.
+                `state_dict` and `load_state_dict`, without workers; a StatefulDataLoader; or
+                timm's PrefetchLoader.
 
         Raises:
             JobError: when the position of the loader could not be restored.
@@ -53,8 +54,9 @@ class ResumableLoader:
         self._begin: dict[str, Any] = {}  # random numbers at the epoch's beginning
         self._had_workers = False  # then: were there workers of an epoch before it?
         self._restored: dict[str, Any] | None = None
-        self._own = _generators_of(loader)
-        self._memory = SamplerMemory(loader)
+        inner = loader.loader if _prefetches(loader) else loader
+        self._own = _generators_of(inner)
+        self._memory = SamplerMemory(inner)
         self._take(loader)
         states = job.checkpoint
         states.register("loader", save=self._save, load=self._load, each_rank=True, try_load=False)
@@ -122,14 +124,21 @@ class ResumableLoader:
 
     def _take(self, loader: Any) -> None:
         """Take the loader; make it one that skips batches where it keeps no position itself."""
+        self._ahead = loader if _prefetches(loader) else None
+        if self._ahead is not None:
+            loader = _inside(self._ahead)
         self._skipping = _Skipping(getattr(loader, "batch_sampler", None))
         self._stateful = _stateful_part(loader)
         self._loader = loader if self._stateful is not None else self._skipping.loader_of(loader)
+        if self._ahead is not None:
+            self._ahead.loader = self._loader
 
     def _rest(self) -> Iterator[Any]:
         """Return the batches of the epoch that were not given; draw what the loader draws first."""
         self._skipping.count = self._job.batch if self._stateful is None else 0
-        batches: Iterator[Any] = iter(self._loader)
+        batches: Iterator[Any] = iter(self._loader if self._ahead is None else self._ahead)
+        if self._ahead is not None:  # it begins with its first batch
+            batches = chain([*islice(batches, 1)], batches)
         self._skipping.count = 0
         return batches
 
@@ -211,6 +220,26 @@ class ResumableLoader:
             )
 
 
+def _prefetches(loader: object) -> bool:
+    """Whether this is timm's PrefetchLoader, around a DataLoader."""
+    inner = getattr(loader, "loader", None)
+    return type(loader).__name__ == "PrefetchLoader" and isinstance(inner, DataLoader)
+
+
+def _inside(ahead: Any) -> object:
+    """Return the DataLoader that a PrefetchLoader reads one batch ahead.
+
+    Raises:
+        JobError: when it draws random numbers for a batch before the training has done the last.
+    """
+    if ahead.random_erasing is not None:
+        raise JobError(
+            "PrefetchLoader draws what it erases (reprob) a batch ahead of the training: after a "
+            "stop it would draw other numbers; use use_prefetcher=False, or reprob 0"
+        )
+    return ahead.loader
+
+
 class _Skipping:
     """A batch sampler without its first batches, whose samples need not be loaded."""
 
@@ -256,10 +285,16 @@ def _stateful_part(loader: Any) -> Any:
     Raises:
         JobError: when nothing does.
     """
-    if _has_state(loader):
+    if _has_state(loader) and not _gives_known_batches(loader):
+        data = getattr(loader, "dataset", None)
+        if getattr(loader, "persistent_workers", False) and not isinstance(data, IterableDataset):
+            raise JobError(
+                f"{type(data).__name__} has a state of its own and workers that stay: after a stop "
+                "the order would be another one; use persistent_workers=False"
+            )
         return loader
     how = "use StatefulDataLoader of torchdata"
-    if type(loader) is not DataLoader:
+    if type(loader) is not DataLoader and not _has_state(loader):
         raise JobError(f"a {type(loader).__name__} has no state_dict and load_state_dict; {how}")
     if not isinstance(loader.dataset, IterableDataset):
         if loader.batch_sampler is None:
@@ -271,6 +306,17 @@ def _stateful_part(loader: Any) -> Any:
     if loader.num_workers:
         raise JobError(f"{name} is iterable and has {loader.num_workers} workers; {how}")
     return loader.dataset
+
+
+def _gives_known_batches(loader: object) -> bool:
+    """Whether a loader's batches follow from its batch sampler, over a data set without a state.
+
+    A StatefulDataLoader would restore less: it forgets what samplers of the script's own remember,
+    and draws other orders with a generator that it shares with its sampler.
+    """
+    if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
+        return False
+    return loader.batch_sampler is not None and not _has_state(loader.dataset)
 
 
 def _has_state(part: Any) -> bool:
