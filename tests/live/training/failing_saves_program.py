@@ -1,12 +1,12 @@
 """A training whose checkpoints fail, by the words after its steps and their length.
 
 python failing_saves_program.py STEPS PAUSE_S BYTES
-    [FILE_LIMIT | broken RANK | slow SECONDS | never]
+    [FILE_LIMIT | broken RANK | slow SECONDS | large | never]
 
 Every step saves BYTES. Files may have FILE_LIMIT bytes at most after step 2; rank RANK cannot save
-after step 2; or a save takes SECONDS; or nothing is saved, and the program does not leave when it
-is asked to stop. While the file `mended` is in the working directory, no save
-fails.
+after step 2; a save takes SECONDS, or its size is known, and it comes at a stop only; or nothing is
+saved, and the program does not leave when it is asked to stop. While the file `mended` is in the
+working directory, no save fails.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ steps, pause, size = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
 what, number = ([*sys.argv[4:], "", "0"])[:2]
 MENDED = Path("mended")
 
-with attach(every_steps=None if what == "slow" else 1, every_s=None) as job:
+with attach(every_steps=None if what in ("slow", "large") else 1, every_s=None) as job:
 
     def save(file: BinaryIO) -> None:
         """Write the state, or fail."""
@@ -34,8 +34,13 @@ with attach(every_steps=None if what == "slow" else 1, every_s=None) as job:
         file.write(bytes(size))
 
     if what != "never":
-        job.checkpoint.register("state", save=save, load=lambda file: None, each_rank=True)
-    for _ in range(job.restore(), steps):
+        known = (lambda: size) if what == "large" else None
+        job.checkpoint.register(
+            "state", save=save, load=lambda file: None, each_rank=True, size=known
+        )
+    begins = job.restore()
+    print("begins at", begins, flush=True)
+    for _ in range(begins, steps):
         if what.isdigit():
             most = resource.RLIM_INFINITY
             if job.steps > 1 and not MENDED.exists():

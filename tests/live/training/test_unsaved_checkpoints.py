@@ -152,6 +152,39 @@ def test_of_a_job_that_never_saves_no_checkpoint_is_missed(cluster: LocalCluster
     cluster.until(job, "CANCELLED")
 
 
+LARGE = 512 << 20  # bytes; takes seconds to write, and more than the grace of 1 s
+
+
+def test_a_first_save_that_is_too_large_for_the_grace_has_a_longer_one(
+    cluster: LocalCluster,
+) -> None:
+    job = started(cluster, 100_000, 0.05, LARGE, "large", options=("--grace", "1s"))
+    said = eventually(
+        "it is foreseen", lambda: re.findall(r"grace 1 s -> (\S+) s", cluster.cli("show", str(job)))
+    )
+    assert float(said[0]) > 5
+    cluster.cli("requeue", str(job))
+    begins = re.compile(r"^begins at (\d+)$", re.MULTILINE)
+    eventually("it continues", lambda: len(begins.findall(cluster.output(job))) == 2)
+    first, second = map(int, begins.findall(cluster.output(job)))
+    assert first == 0 < second  # the large save was whole
+    assert "not saved" not in cluster.cli("show", str(job))
+    cluster.cli("cancel", "-y", str(job))
+    cluster.until(job, "CANCELLED")
+
+
+def test_a_first_save_that_fits_in_no_grace_is_told_beforehand_and_after() -> None:
+    with LocalCluster(nodes=1, tables={"limits": {"grace_s": 2}}) as cluster:
+        job = started(cluster, 100_000, 0.05, LARGE, "large", options=("--grace", "1s"))
+        foreseen = r"a checkpoint of 0\.5 GiB will take about .* the longest grace here is 2 s"
+        eventually(
+            "it is foreseen", lambda: re.search(foreseen, cluster.cli("show", str(job)), re.DOTALL)
+        )
+        assert "stop may come too early" in cluster.output(job) + cluster.cli("show", str(job))
+        cluster.cli("cancel", "-y", str(job))
+        cluster.until(job, "CANCELLED")
+
+
 def test_a_save_that_the_grace_cuts_off_is_told(cluster: LocalCluster) -> None:
     folder = cluster.folder / "slow"
     folder.mkdir()
