@@ -24,7 +24,7 @@ TERMS = "within=5,share=0.9,most=2,least=2,slots=2,setup=2,window=1"
 REQUESTS = 2000
 USERS = 8
 WORK_S, LONG_S = 0.05, 3.0
-STOPS = ("cancel", "requeue", "preempt", "cancel", "drain") * 2
+STOPS = ("cancel", "requeue", "preempt", "time limit", "drain") * 2
 
 
 class Service:
@@ -88,6 +88,8 @@ class Service:
                     lambda: all(node not in job.nodes for job in self.replicas()),
                 )
                 cli("resume-node", node)
+            case "time limit":
+                cli("update", str(one.job_id), "--time", "1s")
             case "requeue":
                 cli("requeue", str(one.job_id))
             case _:
