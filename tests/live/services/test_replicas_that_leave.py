@@ -30,10 +30,11 @@ STOPS = ("cancel", "requeue", "preempt", "time limit", "drain") * 2
 class Service:
     """A service of two replicas on two nodes of one GPU, and its users."""
 
-    def __init__(self, cluster: LocalCluster) -> None:
+    def __init__(self, cluster: LocalCluster, terms: str = TERMS) -> None:
         self.cluster, self.log = cluster, cluster.folder / "requests"
+        more = ("-q", "serving") if terms == TERMS else ()
         told = cluster.cli(
-            "submit", "--service", TERMS, "--gpus", "1", "--name", "ask", "-q", "serving",
+            "submit", "--service", terms, "--gpus", "1", "--name", "ask", *more,
             "--output", f"{cluster.out}/%j.out", "--",
             sys.executable, str(PROGRAM), str(self.log),
         )  # fmt: skip
@@ -137,6 +138,39 @@ def test_no_request_is_lost_over_ten_stops_and_none_is_cut_off(service: Service)
     begun = Counter(line for line in lines if line.startswith("begins"))
     assert begun == Counter(f"begins {number}" for number in answered)  # each once
     assert [line for line in lines if line.startswith("term")] == ["term 0"] * len(STOPS)
+
+
+def test_no_request_is_lost_when_a_replica_that_is_not_needed_leaves() -> None:
+    """Requests come as it leaves: quiet times last about as long as it waits for one."""
+    terms = "within=1,share=0.9,most=2,least=1,slots=1,setup=1,window=1,idle=1"
+    with LocalCluster(nodes=2, gpus="1:v100") as cluster:
+        found = Service(cluster, terms)
+        numbers, answered = count(), 0
+        with ThreadPoolExecutor(USERS) as users:
+
+            def ends() -> int:
+                return found.log.read_text().count("term ") if found.log.exists() else 0
+
+            def wave() -> bool:
+                nonlocal answered
+                asked = [next(numbers) for _ in range(4 * USERS)]
+                assert list(users.map(found.ask, asked)) == asked
+                answered += len(asked)
+                quiet = threading.Event()
+                for tenth in range(8, 13):  # one request after each pause
+                    quiet.wait(tenth / 10)
+                    number = next(numbers)
+                    assert found.ask(number) == number
+                    answered += 1
+                return ends() > 0
+
+            eventually("a replica has left", wave)
+        lines = found.log.read_text().splitlines()
+        assert Counter(line for line in lines if line.startswith("begins")) == Counter(
+            f"begins {number}" for number in range(answered)
+        )
+        assert {line for line in lines if line.startswith("term")} == {"term 0"}
+        cluster.cli("cancel", "-y", str(found.job))
 
 
 def test_a_leader_that_is_cancelled_answers_what_it_has(service: Service) -> None:
