@@ -343,6 +343,8 @@ class Client:
         chosen: messages.Filter,
         *,
         signal: int = 0,
+        signal_to: str = "",
+        step: int | None = None,
         reason: str = "",
         only_count: bool = False,
         fresh: bool = False,
@@ -354,6 +356,8 @@ class Client:
             action: one of these words.
             chosen: which jobs.
             signal: its number, for `signal`.
+            signal_to: what gets it: `script` alone, `steps`; empty: all processes.
+            step: only its tasks get the signal.
             reason: stored with the jobs.
             only_count: change nothing, only return the jobs that would be changed.
             fresh: an ended job that is requeued begins without a checkpoint.
@@ -369,6 +373,8 @@ class Client:
             action=ACTIONS[action],
             filter=chosen,
             signal=signal,
+            signal_to=signal_to,
+            step=step,
             reason=reason,
             only_count=only_count,
             limit=0 if only_count else ACTED_AT_ONCE,

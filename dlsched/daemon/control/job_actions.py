@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 
-from dlsched.core.errors import BadInput, DlschedError, NotAllowed
+from dlsched.core.errors import BadInput, DlschedError, NotAllowed, shorten
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.bounds import check_number, check_text
 from dlsched.daemon.control.job_filters import (
@@ -137,8 +137,8 @@ async def act(
     check_text("reason", request.reason, 1024)
     check_filter(request.filter)
     action = _Action(cluster, caller, request)
-    if request.action == control_pb2.ACTION_SIGNAL and not 1 <= request.signal <= 64:
-        raise BadInput(f"signal {request.signal}: not within 1 and 64")
+    if request.action == control_pb2.ACTION_SIGNAL:
+        _check_signal(request)
     make: dict[int, Callable[[Job, int], list[Asked]]] = {
         control_pb2.ACTION_CANCEL: action.cancel,
         control_pb2.ACTION_HOLD: action.hold,
@@ -172,7 +172,7 @@ async def act(
     for start in range(0, len(rows), AT_ONCE):
         some = rows[start : start + AT_ONCE]
         if request.action == control_pb2.ACTION_SIGNAL:
-            await _each(cluster, some, partial(_signal, cluster, request.signal), reply)
+            await _each(cluster, some, partial(_signal, cluster, request), reply)
         else:
             if request.action == control_pb2.ACTION_REQUEUE:
                 await action.restarts.look_up([row.job for row in some if row.status.is_terminal])
@@ -264,7 +264,16 @@ async def _each(
             reply.done.append(name)
 
 
-async def _signal(cluster: Cluster, number: int, row: Job) -> None:
+def _check_signal(request: control_pb2.ActRequest) -> None:
+    if not 1 <= request.signal <= 64:
+        raise BadInput(f"signal {request.signal}: not within 1 and 64")
+    if request.signal_to not in ("", "script", "steps"):
+        raise BadInput(f"signal_to {shorten(request.signal_to)!r}: script, steps or nothing")
+    if request.step < 0:
+        raise BadInput(f"step {request.step}: below 0")
+
+
+async def _signal(cluster: Cluster, request: control_pb2.ActRequest, row: Job) -> None:
     run = cluster.driver.committed.live_run(row.job)
     if run is None or not run.released:
         raise NotPossible("it is not running")
@@ -273,7 +282,14 @@ async def _signal(cluster: Cluster, number: int, row: Job) -> None:
         stub = cluster.agents.stub(node)  # type: ignore[arg-type]
         if stub is None:
             raise NotPossible(f"node {node} has not said where its agent listens")
-        message = node_pb2.SignalRequest(key=to_wire(key), number=number)
+        message = node_pb2.SignalRequest(
+            key=to_wire(key), number=request.signal, to=request.signal_to
+        )
+        if request.HasField("step"):
+            message.step = request.step
         await answer(stub.SendSignal(message, timeout=SIGNAL_S))
 
-    await asyncio.gather(*(send(node, run.key) for node in run.members))
+    nodes = [*run.members]
+    if request.HasField("step"):  # the first node passes it on
+        nodes = nodes[:1]
+    await asyncio.gather(*(send(node, run.key) for node in nodes))

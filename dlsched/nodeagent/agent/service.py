@@ -49,14 +49,19 @@ class AgentService(node_pb2_grpc.AgentServicer):
 
     async def SendSignal(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Send one signal to one run, and do nothing else."""
-        key = from_wire(RunKey, request.key)
+        key, step = from_wire(RunKey, request.key), request.HasField("step")
         if not 0 < request.number <= _LAST_SIGNAL:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{request.number} is no signal")
         if key.run_id not in self._driver.state.held:
             await context.abort(
                 grpc.StatusCode.NOT_FOUND, f"node {self._driver.state.node} holds no run {key}"
             )
-        self._driver.keepers.order(key.run_id, Signal(request.number))
+        if step or request.to:
+            part = {"number": request.number, "to": request.to}
+            part |= {"step": request.step} if step else {}
+            self._driver.keepers.send(key.run_id, {"signal_part": part})
+        else:
+            self._driver.keepers.order(key.run_id, Signal(request.number))
         return node_pb2.SignalReply()
 
     async def DeleteCheckpoints(self, request: Any, context: Any) -> Any:  # noqa: N802

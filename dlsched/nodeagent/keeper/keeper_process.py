@@ -382,6 +382,10 @@ class Keeper:
         if "ping" in message:
             self.send_to_agent({"pong": message["ping"]})
             return
+        if "signal_part" in message:
+            self._limits.apply()  # what stands still would not take it
+            self.processes.signal_part(message["signal_part"])  # type: ignore[arg-type]
+            return
         self._training.from_agent(message)
         self._tasks.from_agent(message)
         self._limits.from_agent(message)

@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Collection
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dlsched.job import messages as words
 from dlsched.nodeagent.host import processes
@@ -295,6 +295,21 @@ class RunProcesses:
             message = words.StopAt(step=at)
         for peer in stoppable:
             peer.send_message(message)
+
+    def signal_part(self, asked: dict[str, Any]) -> None:
+        """Signal a part of the job, as Slurm does: the script alone, its tasks, or one step's."""
+        if self._keeper.state.stage not in _ALIVE:
+            return
+        number = int(asked["number"])
+        if "step" in asked:
+            self.calls.signal(int(asked["step"]), number)
+        elif asked["to"] == "script":
+            found = (processes.stat(pid) for pid in self._running)
+            processes.send([each for each in found if each is not None], number)
+        else:
+            self.calls.signal_all(number)
+            if self._spec.desired.mode is not m.LaunchMode.BATCH:  # its processes are tasks
+                self.signals.send(number, below=self._running)
 
     def _warns_of_preemption(self) -> bool:
         """Whether the job's signal is asked for at this stop, and has not been sent before."""

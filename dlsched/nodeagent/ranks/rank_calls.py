@@ -90,6 +90,28 @@ class RankCalls:
         """Whether a rank runs here, of a caller here or on another node."""
         return any(each.executing for each in self._all_ranks())
 
+    def signal_all(self, number: int) -> None:
+        """Signal the ranks here of all calls."""
+        for each in self._all_ranks():
+            each.send(number)
+
+    def signal(self, step: int, number: int) -> None:
+        """Signal the ranks of one call on all nodes.
+
+        Args:
+            step: of the run, counted from 0; one that is over is left out.
+            number: of the signal; SIGKILL also ends a call that waits for GPUs.
+        """
+        call = self._calls.get(step + 1)
+        if call is None:
+            return
+        if call.begun:
+            call.send(number)
+        elif number == signal.SIGKILL:
+            call.peer.send_message(words.Refused(why="the step is cancelled"))
+            del self._calls[step + 1]
+        self._tidy()
+
     def run_stops(self) -> None:
         """Let the ranks have the grace period of the run."""
         for each in self._all_ranks():

@@ -18,6 +18,8 @@ MESSAGES = {
 7 environment repeated EnvironmentVariable
 8 limit int32
 9 after int64
+10 signal_to string
+11 step optional int32
 """,
     "ArrayElements": """
 1 array_job int64

@@ -930,7 +930,7 @@ class HistoryPage(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobView, _Mapping]]] = ...) -> None: ...
 
 class ActRequest(_message.Message):
-    __slots__ = ("action", "filter", "signal", "reason", "only_count", "fresh", "environment", "limit", "after")
+    __slots__ = ("action", "filter", "signal", "reason", "only_count", "fresh", "environment", "limit", "after", "signal_to", "step")
     ACTION_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
@@ -940,6 +940,8 @@ class ActRequest(_message.Message):
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_TO_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
     action: Action
     filter: Filter
     signal: int
@@ -949,7 +951,9 @@ class ActRequest(_message.Message):
     environment: _containers.RepeatedCompositeFieldContainer[EnvironmentVariable]
     limit: int
     after: int
-    def __init__(self, action: _Optional[_Union[Action, str]] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., signal: _Optional[int] = ..., reason: _Optional[str] = ..., only_count: _Optional[bool] = ..., fresh: _Optional[bool] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., limit: _Optional[int] = ..., after: _Optional[int] = ...) -> None: ...
+    signal_to: str
+    step: int
+    def __init__(self, action: _Optional[_Union[Action, str]] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., signal: _Optional[int] = ..., reason: _Optional[str] = ..., only_count: _Optional[bool] = ..., fresh: _Optional[bool] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., limit: _Optional[int] = ..., after: _Optional[int] = ..., signal_to: _Optional[str] = ..., step: _Optional[int] = ...) -> None: ...
 
 class Failure(_message.Message):
     __slots__ = ("subject", "why")

@@ -274,12 +274,16 @@ class OutputChunk(_message.Message):
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class SignalRequest(_message.Message):
-    __slots__ = ("key", "number")
+    __slots__ = ("key", "number", "to", "step")
     KEY_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
     key: _run_pb2.RunKey
     number: int
-    def __init__(self, key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., number: _Optional[int] = ...) -> None: ...
+    to: str
+    step: int
+    def __init__(self, key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., number: _Optional[int] = ..., to: _Optional[str] = ..., step: _Optional[int] = ...) -> None: ...
 
 class SignalReply(_message.Message):
     __slots__ = ()

@@ -38,6 +38,14 @@ class Case:
 _LIMIT = "scontrol show job $SLURM_JOB_ID | grep -om1 TimeLimit=[0-9:]*"
 _BUSY = "sbatch -N2 --exclusive --gres=gpu:4 -o /dev/null --wrap 'sleep 600' > busy"
 _FREE = "scancel --me; while squeue -h | grep -q .; do sleep 0.1; done"
+_TASK = """'trap "echo task >> said" USR1; echo up > said; for i in {1..300}; do sleep 0.1; done'"""
+_SIGNALLED = (
+    'printf \'#!/bin/bash\\ntrap "echo shell >> said" USR1\\n%s\\n'
+    'while kill -0 $!; do wait; done\\n\' "$START" > s; rm -f said;'
+    "job=$(sbatch --parsable --gpus=1 -o /dev/null s); until grep -qs up said; do sleep 0.1; done;"
+    'for how in -s -bs -fs; do : > said; scancel $how USR1 $job; echo "$how $?"; sleep 1.5;'
+    "echo $how $(sort said); done; scancel $job"
+)
 _HELD = "job=$(squeue -h -n no-shell -o %i)"
 CASES = {
     "SBATCH_TIMELIMIT": Case(
@@ -130,6 +138,22 @@ CASES = {
         "for each in srun salloc; do $each -I1 -Q --gpus=1 true; echo $?; done;"
         f"SALLOC_IMMEDIATE=1 salloc -Q --gpus=1 true; echo $?; squeue -h -o %j; {_FREE}",
         "1\n1\n1\nwrap",
+    ),
+    "a signal to a job with a step": Case(
+        f"START=$(cat <<'E'\nsrun bash -c {_TASK} &\nE\n); {_SIGNALLED}",
+        "-bs 0\n-bs shell\n-fs 0\n-fs shell task\n-s 0\n-s task",
+    ),
+    "a signal to a job without a step": Case(
+        f"START=$(cat <<'E'\nbash -c {_TASK} &\nE\n); {_SIGNALLED}",
+        "-bs 0\n-bs shell\n-fs 0\n-fs shell task\n-s\n-s 0",
+    ),
+    "a step is cancelled": Case(
+        'printf \'#!/bin/bash\\nsrun -N2 sh -c "echo > up; exec sleep 300"\\necho code $?\\n'
+        "srun echo next\\n' > s; rm -f up;"
+        "job=$(sbatch --parsable -N2 --gres=gpu:1 -n2 -o o -e /dev/null s);"
+        "until [ -e up ]; do sleep 0.1; done; scancel -s USR2 99999.0 2> /dev/null; echo $?;"
+        "scancel $job.0; echo $?; while squeue -h | grep -q .; do sleep 0.1; done; cat o",
+        "0\n1\ncode 137\nnext\nnext",
     ),
     "salloc --no-shell and its steps": Case(
         f"salloc -Q --no-shell -N2 -n3 --gres=gpu:1; {_HELD}; echo $?; squeue -h -o '%j %T %D %C';"
