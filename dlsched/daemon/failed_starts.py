@@ -249,10 +249,10 @@ class FailedStarts:
         if again:
             text += "; its check had passed"
         actor = BY_CHECK if by_check else BY_OPERATOR if again else BY_PROLOG
-        if actor == BY_PROLOG:
+        if all(each.in_prolog and each.user == last.user for each in failed):
+            actor = _by_prologs_of(last.user)
+        if actor.startswith(BY_PROLOG):
             self._blamed[node] = now
-            if all(each.in_prolog and each.user == last.user for each in failed):
-                actor = _by_prologs_of(last.user)
         log.warning("event=drained node=%s why=%r", node, text)
         self._set_drained(node, True, text, actor)
 

@@ -195,6 +195,18 @@ def test_a_user_who_waits_drains_no_second_node_by_prologs() -> None:
     assert set(site.drained) == {N1, N2}
 
 
+def test_prologs_of_one_user_are_told_from_the_node_s_fault_when_its_check_had_passed() -> None:
+    site = Site()
+    for job in (1, 2, 3):
+        site.fail(job, N1)
+    site.starts.checked(N1, "", site.now)
+    for job in BOBS[:3]:
+        site.fail(job, N1, hook="prolog ended with 1")
+    assert set(site.drained) == {N1}
+    site.fail(BOBS[3], N2, hook="prolog ended with 1")
+    assert not site.drained
+
+
 def test_what_failed_before_an_operator_resumed_a_node_counts_no_more() -> None:
     site = Site()
     for job in (1, 2, 3):
