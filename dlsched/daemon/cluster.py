@@ -89,6 +89,7 @@ class Cluster(LedgerFollower):
         gpu_faults: of GPUs that run jobs.
         failed_starts: of the last minutes.
         groups: of Unix, of users with jobs in partitions that are for groups.
+        filter_trouble: why the site's filter of submissions fails; empty: it does not.
         unknown_names: users and groups of the configuration that this machine does not know.
         access_changed: set when such groups may have to be looked up anew.
         leaving: ended jobs that are about to leave the database.
@@ -111,6 +112,7 @@ class Cluster(LedgerFollower):
         self.failures = Failures()
         self.tenants = Tenants(settings)
         self.groups: dict[str, frozenset[str]] = {}
+        self.filter_trouble = ""
         self.unknown_names: list[str] = []
         self.access_changed = asyncio.Event()
         self.live = LiveState(self._rules(), speeds=self.speeds, trainings=self.trainings)
@@ -391,6 +393,11 @@ class Cluster(LedgerFollower):
             if name in self.drained or row.status is not NodeStatus.UP or self.is_overdue(name)
         ]
         return 2 * len(away) > len(nodes)
+
+    def site_troubles(self) -> list[str]:
+        """What is wrong with names and functions of the site that the configuration has."""
+        fails = [self.filter_trouble] if self.settings.submit.filter else []
+        return [*self.unknown_names, *filter(None, fails)]
 
     def node_state(self, name: m.NodeName, busy: int | None = None) -> str:
         """A node's state, as listings call it; `busy` are its busy GPUs, if they are known."""

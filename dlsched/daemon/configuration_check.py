@@ -14,8 +14,9 @@ from pathlib import Path
 from sqlalchemy import select
 
 from dlsched.core.cluster.host_lists import expand
-from dlsched.core.errors import DlschedError
+from dlsched.core.errors import BadInput, DlschedError
 from dlsched.daemon.loops.user_groups import unknown_names
+from dlsched.daemon.round.site_function import check_site_function
 from dlsched.daemon.settings import Settings
 from dlsched.daemon.trust import DaemonTrust
 from dlsched.db import schema
@@ -35,6 +36,11 @@ def faults(settings: Settings, *, insecure: bool = False) -> Iterator[str]:
     insecure = insecure or settings.trust.mode == "insecure-loopback"
     yield from DaemonTrust(settings.trust, insecure=insecure).faults()
     yield from unknown_names(settings)
+    if settings.submit.filter:
+        try:
+            check_site_function(settings.submit.filter)
+        except BadInput as error:
+            yield f"submit.filter: {error}"
 
 
 def notes(settings: Settings) -> Iterator[str]:

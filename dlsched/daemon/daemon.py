@@ -218,6 +218,7 @@ class Daemon:
         control = ControlService(
             cluster, self.rounds, self.predictions, self.what_if, self.shadow, self._admin
         )
+        self._parts.push_async_callback(control.site_filter.close)
         node_pb2_grpc.add_LeaderServicer_to_server(LeaderService(cluster), server)  # type: ignore[no-untyped-call]
         control_pb2_grpc.add_RunsServicer_to_server(RunsService(cluster), server)  # type: ignore[no-untyped-call]
         control_pb2_grpc.add_ControlServicer_to_server(control, server)  # type: ignore[no-untyped-call]

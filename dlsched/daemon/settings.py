@@ -228,6 +228,13 @@ class TrustSection(_Section):
     root_jobs: bool = False  # also run root's jobs; each agent decides for itself too
 
 
+class SubmitSection(_Section):
+    """The site's own function that looks at what is submitted and updated."""
+
+    filter: str = ""  # MODULE:FUNCTION or /PATH/OF/FILE.py:FUNCTION; empty: none
+    within_s: Annotated[float, Field(gt=0, le=60)] = 5.0  # of one call
+
+
 class LimitsSection(_Section):
     """Bounds on what users may submit."""
 
@@ -377,6 +384,7 @@ class Settings(_Section):
     faults: FaultsSection = FaultsSection()
     notifications: NotificationsSection = NotificationsSection()
     trust: TrustSection = TrustSection()
+    submit: SubmitSection = SubmitSection()
     limits: LimitsSection = LimitsSection()
     checkpoints: CheckpointsSection = CheckpointsSection()
     history: HistorySection = HistorySection()

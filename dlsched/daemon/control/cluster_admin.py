@@ -100,7 +100,7 @@ class ClusterAdmin:
                     " or see dlsched admin run-over"
                     for run in driver.committed.stuck_runs_on(name)
                 ]
-        yellow += cluster.unknown_names
+        yellow += cluster.site_troubles()
         certificate = self.trust.problem()
         if certificate is not None:
             yellow.append(certificate)

@@ -19,6 +19,7 @@ from dlsched.daemon.control.predicting.alternatives import Alternatives
 from dlsched.daemon.control.predicting.shadow import ShadowService
 from dlsched.daemon.control.short_tasks import short_tasks
 from dlsched.daemon.control.submission import updating
+from dlsched.daemon.control.submission.site_filter import SiteFilter
 from dlsched.daemon.control.submission.storage_bounds import StorageBounds, require_disk
 from dlsched.daemon.control.submission.submit import Submissions
 from dlsched.daemon.control.submission.types_of_waiting_jobs import TypesOfWaitingJobs
@@ -61,6 +62,7 @@ class ControlService(TokenService, control_pb2_grpc.ControlServicer):
         self.tokens = StoredTokens(cluster.driver.store.engine)
         views = LiveViews(cluster)
         self._storage = StorageBounds(cluster)
+        self.site_filter = SiteFilter(cluster)
         self._submissions = Submissions(cluster, predictions, self._storage)
         self._lists = JobLists(cluster, views, predictions, rounds)
         self._details = JobDetails(cluster, views, predictions)
@@ -85,7 +87,11 @@ class ControlService(TokenService, control_pb2_grpc.ControlServicer):
     async def Submit(
         self, request: control_pb2.SubmitRequest, context: object
     ) -> control_pb2.SubmitReply:
-        return await self._submissions.submit(request, identity_of(context))
+        caller = identity_of(context)
+        asked, notes = await self.site_filter.submission(request, caller)
+        reply = await self._submissions.submit(asked, caller)
+        reply.warnings.extend(notes)
+        return reply
 
     @streamed
     async def Queue(
@@ -141,7 +147,11 @@ class ControlService(TokenService, control_pb2_grpc.ControlServicer):
         self, request: control_pb2.UpdateRequest, context: object
     ) -> control_pb2.ActReply:
         require_disk(self._cluster)
-        return await updating.update(self._cluster, request, identity_of(context), self._storage)
+        caller = identity_of(context)
+        asked, notes = await self.site_filter.update(request, caller)
+        reply = await updating.update(self._cluster, asked, caller, self._storage)
+        reply.lines.extend(notes)
+        return reply
 
     @streamed
     async def Wait(

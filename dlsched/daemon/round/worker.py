@@ -133,6 +133,15 @@ class PolicyWorker:
         task = f"policy {settings.policy}"
         await self._ask("try", snapshot.under(settings).to_bytes(), task, self.time_limit_s)
 
+    async def ask_site(self, question: bytes, task: str) -> bytes:
+        """Ask a function of the site; see `site_function.ask_site`.
+
+        Raises:
+            PolicyFailed: it raised, took too long, or its process died; `task` begins the line.
+        """
+        answer, _ = await self._ask("site", question, task, self.time_limit_s)
+        return answer
+
     async def forecast(
         self,
         snapshot: LiveSnapshot,

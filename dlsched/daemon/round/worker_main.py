@@ -35,6 +35,7 @@ from dlsched.daemon.round.parts import (
     refuse_unknown,
 )
 from dlsched.daemon.round.restore import cluster_of
+from dlsched.daemon.round.site_function import ask_site
 from dlsched.daemon.round.snapshot import LiveSnapshot
 
 
@@ -76,7 +77,8 @@ def _answer(verb: str, data: bytes) -> tuple[str, object, str]:
         gc.collect()
         return "failed", f"{_of_policy(data)}it wanted more memory than a policy may have", ""
     except Exception as error:  # whatever a part's code did must not end as silence
-        why = f"the round failed: {error!r}{_place(error)}"
+        what = "it" if verb == "site" else "the round"
+        why = f"{what} failed: {error!r}{_place(error)}"
         return "failed", _of_policy(data) + why, traceback.format_exc()
 
 
@@ -134,6 +136,7 @@ def _suppose(data: bytes) -> bytes:
 
 
 _VERBS = {
+    "site": ask_site,
     "decide": _decide,
     "check": _check,
     "left-out": _left_out,
