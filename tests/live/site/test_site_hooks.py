@@ -238,7 +238,7 @@ def test_a_failing_health_check_drains_its_node_until_an_operator_resumes_it(
     hooked.says("health", "")
     eventually(
         "the agent saw it pass",
-        lambda: "health-check node=n1 failed=''" in hooked.log("n1", 50_000),
+        lambda: 'health-check node=n1 failed=""' in hooked.log("n1", 50_000),
     )
     hooked.resume("n1")
     hooked.until(hooked.submit("true", nodelist="n1"), "COMPLETED")
