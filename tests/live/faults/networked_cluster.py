@@ -140,6 +140,8 @@ class NetworkedCluster(LocalCluster):
         host = self.network.address(DAEMON)
         made = ("admin", "init", str(self._installed), "--cluster", "lab", "--daemon-host", host)
         self.cli(*made, *(word for name in self.names for word in ("--node", name)))
+        key = self._installed / "tls" / "daemon.key"
+        os.chown(key, 0, 0)  # on a machine with an account dlsched it is that one's
         self.network.make()
         super().__enter__()
         return self
