@@ -62,7 +62,8 @@ def test_a_file_server_that_stands_still_or_is_gone_is_replaced(
         assert first is not None
         os.kill(first.pid, how)
         assert await asyncio.gather(*[read() for _ in range(5)]) == [wanted] * 5
-        assert await first.wait() == -signal.SIGKILL
+        # 255: `kill` of one that is dead has seen its end before asyncio could
+        assert await first.wait() in (-signal.SIGKILL, 255)
         second = files._process
         assert await read() == wanted
         assert files._process is second  # one is enough for all five
